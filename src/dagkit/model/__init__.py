@@ -1,0 +1,1 @@
+"""Data and its validation: definitions, conditions, resources, messages and names."""

@@ -1,0 +1,1 @@
+"""How one task runs, wherever it does: calls, shell commands, what task code imports, what is measured."""
