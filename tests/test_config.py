@@ -104,7 +104,8 @@ def test_the_table_of_a_pyproject_counts_and_a_foreign_one_does_not(tmp_path: Pa
 def test_jobq_yaml_gives_connection_and_coordinator(tmp_path: Path) -> None:
     write(
         tmp_path / ".jobq.yaml",
-        "connection: {storage: acct, prefix: proj, queues: 'sb://ns', blobs: acct/files}\ncoordinator: {batch_size: 16}\n",
+        "connection: {storage: acct, prefix: proj, queues: 'sb://ns', blobs: acct/files}\n"
+        "coordinator: {batch_size: 16}\n",
     )
     settings = load(tmp_path)
 
@@ -135,7 +136,7 @@ def test_a_named_file_replaces_those_that_would_be_found(tmp_path: Path) -> None
         ("dagkit.toml", "slot = 1", ["dagkit.toml", "'slot'", "allowed", "Did you mean 'slots'"]),
         ("dagkit.toml", "[worker]\nslotz = 1", ["[worker]", "'slotz'", "max_idle_backoff_s"]),
         ("dagkit.toml", "worker = 1", ["worker", "not a table"]),
-        ("dagkit.toml", "slots = ", ["dagkit.toml", "line 1"]),
+        ("dagkit.toml", "slots = x\n", ["dagkit.toml", "line 1"]),
         ("dagkit.toml", "slots = true", ["dagkit.toml: slots", "True"]),
         ("dagkit.toml", 'slots = "many"', ["dagkit.toml: slots", "'many'"]),
         ("dagkit.toml", "store = 3", ["dagkit.toml: store", "3"]),
@@ -165,7 +166,7 @@ def test_a_mistake_in_a_file_is_named_with_the_file(tmp_path: Path, file: str, t
 
 
 def test_a_mistake_in_a_variable_is_named_with_the_variable(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="JOBQ_MAX_IDLE_BACKOFF.*'soon'"):
+    with pytest.raises(ConfigError, match=r"JOBQ_MAX_IDLE_BACKOFF.*'soon'"):
         load(tmp_path, {"JOBQ_MAX_IDLE_BACKOFF": "soon"})
 
 

@@ -37,7 +37,7 @@ class Settings:
     """What applies to this process.
 
     Attributes:
-        store: Url of the store: `azure://account/prefix`, `memory:`, `sqlite:<path>`, or the path of a `.dagkit` folder.
+        store: Url of the store (`azure://account/prefix`, `memory:`, `sqlite:<path>`) or a `.dagkit` folder's path.
         sources: Setting (`store`, `worker.slots`) -> `flag`, `env NAME`, `config PATH` or `default`.
         config_paths: The files that were read, the one that wins first.
     """
@@ -67,7 +67,8 @@ class Settings:
         name = name or self.general.target
         if name not in self.targets:
             raise ConfigError(
-                f"no target {name!r}; known: {', '.join(self.targets)}. Targets are made in dagkit.toml, as [targets.{name}]."
+                f"no target {name!r}; known: {', '.join(self.targets)}. "
+                f"Targets are tables of dagkit.toml: [targets.{name}]."
             )
         return self.targets[name]
 

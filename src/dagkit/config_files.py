@@ -1,4 +1,4 @@
-"""Finding and reading configuration files: `dagkit.toml`, `[tool.dagkit]` of a pyproject, and ai4s-jobq's `jobq.yaml`."""
+"""Configuration files, found and read: `dagkit.toml`, `[tool.dagkit]` of a pyproject, and ai4s-jobq's `jobq.yaml`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -134,12 +135,9 @@ def _table(document: Mapping[str, Any], key: str, path: Path) -> Mapping[str, An
 
 
 def _load_toml(path: Path) -> dict[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
+    tomllib: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        return tomllib.loads(_read_text(path))
+        return dict(tomllib.loads(_read_text(path)))
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
 
