@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagkit import errors
     from dagkit.errors import DagkitError, TaskFailed
+    from dagkit.launch import attach, runs
     from dagkit.model.spec import TaskSpec, WorkflowSpec
-    from dagkit.run import Run, attach, runs
+    from dagkit.run import Run
     from dagkit.runtime.context import (
         get_real_upstream_tasks,
         get_upstream_output,
@@ -56,7 +57,8 @@ __all__ = [
 _HOMES = {
     "dagkit.errors": ("DagkitError", "TaskFailed"),
     "dagkit.model.spec": ("TaskSpec", "WorkflowSpec"),
-    "dagkit.run": ("Run", "attach", "runs"),
+    "dagkit.launch": ("attach", "runs"),
+    "dagkit.run": ("Run",),
     "dagkit.runtime.context": (
         "get_real_upstream_tasks",
         "get_upstream_output",
@@ -89,7 +91,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `dagkit.task` and `dagkit.workflow` the decorators: importing the modules of the same names would replace them."""
+    """Keeps `dagkit.task` and `dagkit.workflow` the decorators, which importing the modules of these names would replace."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _HOME_OF and isinstance(value, ModuleType):

@@ -1,0 +1,162 @@
+"""One run under a coordinator: its state, what is in flight, and what has been applied but not yet saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dagkit.engine.state import WorkflowState
+from dagkit.executors.base import Executor
+from dagkit.model.messages import AttemptKey, Completion, TaskMessage
+from dagkit.model.records import StateChanges
+from dagkit.model.spec import WorkflowSpec
+from dagkit.model.states import TaskState
+from dagkit.runtime import values
+from dagkit.stores.base import Lease, Store
+
+__all__ = ["Drive"]
+
+T = TypeVar("T")
+
+
+class Drive:
+    """A run that this process drives. Used by the coordinator's thread only, except what the saver reads."""
+
+    def __init__(
+        self, workflow_id: str, state: WorkflowState, etag: str, lease: Lease, starts: Callable[[str], bool]
+    ) -> None:
+        self.workflow_id, self.state, self.etag, self.lease = workflow_id, state, etag, lease
+        self.conflicts = 0
+        self.is_saving = self.is_stopping = self.is_over_when_saved = False
+        self._starts = starts
+        self._unsaved: list[Completion] = []
+        self._being_saved: list[Completion] = []
+        self._dirty = True
+        self._flight: dict[tuple[str, int], AttemptKey] = {}
+        spec = state.spec
+        self._queues = [spec.queue_of(task) for task in spec.tasks]
+        self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
+
+    @classmethod
+    def load(cls, store: Store, workflow_id: str, lease: Lease, now: float, starts: Callable[[str], bool]) -> Drive:
+        stored = store.load(workflow_id)
+        spec = WorkflowSpec.from_definition(stored.definition)
+        return cls(workflow_id, _state(store, spec, stored.state, starts), stored.etag, lease, starts)
+
+    def queue_of(self, task: str) -> str:
+        index = self.state.index.get(task)
+        return self._queues[index] if index is not None else self.state.spec.default_queue
+
+    # --- facts in
+
+    def take(self, completion: Completion, now: float) -> bool:
+        """Apply a completion; it is acknowledged after the next save whether it counted or not."""
+        counted = self.state.apply(completion, now)
+        self._unsaved.append(completion)
+        self._flight.pop((completion.task, completion.attempt or 0), None)
+        self._dirty = True
+        return counted
+
+    def change(self, change: Callable[[WorkflowState], T], clear_cancel: Callable[[], None] | None = None) -> T:
+        """Apply a person's change (a retry, a rerun) to the state."""
+        changed = change(self.state)
+        if clear_cancel is not None:
+            clear_cancel()
+        self._dirty = True
+        return changed
+
+    # --- decisions out
+
+    def dispatch(self, now: float, executor_of: Callable[[str], Executor]) -> int:
+        """Hand ready tasks to their executors; returns how many were taken."""
+        chosen = self.state.dispatch(now, lambda queue: executor_of(queue).capacity())
+        if not chosen:
+            return 0
+        self._dirty = True
+        by_executor: dict[int, tuple[Executor, list[Any]]] = {}
+        for item in chosen:
+            executor = executor_of(item.queue)
+            by_executor.setdefault(id(executor), (executor, []))[1].append(item)
+        taken = 0
+        for executor, items in by_executor.values():
+            taken += self._submit(executor, items)
+        return taken
+
+    def _submit(self, executor: Executor, items: list[Any]) -> int:
+        messages = [self._message(item.index, item.name, item.attempt, item.generation, item.queue) for item in items]
+        try:
+            taken = executor.submit(messages)
+        except BaseException:
+            self.state.undo(items)
+            raise
+        if taken < len(items):
+            self.state.undo(items[taken:])
+        for message in messages[:taken]:
+            self._flight[message.task, message.attempt] = message.key
+        return taken
+
+    def _message(self, index: int, name: str, attempt: int, generation: int, queue: str) -> TaskMessage:
+        task = self.state.spec.tasks[index]
+        return TaskMessage(
+            self.workflow_id,
+            name,
+            attempt,
+            generation,
+            queue,
+            task.kwargs,
+            self.state.upstream(index) if task.depends_on else {},
+            self._timeouts[index],
+            task.template or name,
+            task.resources,
+            task.priority,
+        )
+
+    def in_flight(self) -> list[AttemptKey]:
+        """Attempts handed to an executor that have not been reported."""
+        return list(self._flight.values())
+
+    def running_messages(self) -> list[TaskMessage]:
+        """Messages of the attempts that are running by the state: what a restart has to find again."""
+        messages = []
+        for index, name in enumerate(self.state.names):
+            if self.state.state_of(index) is TaskState.RUNNING:
+                entry = self.state.entry(index)
+                message = self._message(
+                    index, name, entry["attempt_no"], entry.get("generation", 0), self._queues[index]
+                )
+                messages.append(message)
+                self._flight[name, message.attempt] = message.key
+        return messages
+
+    # --- saving
+
+    def has_changes(self) -> bool:
+        return self._dirty or bool(self._unsaved)
+
+    def changes_to_save(self) -> StateChanges:
+        """Freeze what changed; the completions in it may be acknowledged once it is saved."""
+        self._being_saved, self._unsaved = self._unsaved, []
+        self._dirty = False
+        self.is_over_when_saved = self.state.is_over
+        return self.state.take_changes()
+
+    def saved_completions(self) -> list[Completion]:
+        saved, self._being_saved = self._being_saved, []
+        return saved
+
+    def reload(self, store: Store, now: float) -> None:
+        """Somebody else wrote the state: read it again and apply what was not saved."""
+        stored = store.load(self.workflow_id)
+        spec = WorkflowSpec.from_definition(stored.definition)
+        self.state, self.etag = _state(store, spec, stored.state, self._starts), stored.etag
+        again, self._being_saved, self._unsaved = self._being_saved + self._unsaved, [], []
+        for completion in again:
+            self.take(completion, now)
+        self._dirty = True
+
+
+def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: Callable[[str], bool]) -> WorkflowState:
+    def read_output(ref: str) -> Any:
+        return values.load_output(ref, store.get_output)
+
+    return WorkflowState.load(spec, document, read_output=read_output, starts_reported=starts)

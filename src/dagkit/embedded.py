@@ -1,0 +1,90 @@
+"""Coordinators that live in this process: one for each store and target, shared by the runs that are going on."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+import threading
+from concurrent.futures import Future
+
+from dagkit.config import Settings, Target
+from dagkit.coordinator import Coordinator
+from dagkit.coordinator import Settings as Pace
+from dagkit.model.states import RunStatus
+from dagkit.stores.base import Store
+
+__all__ = ["Host", "drive", "driving"]
+
+log = logging.getLogger("dagkit.embedded")
+
+_hosts: dict[tuple[str, str], Host] = {}
+_lock = threading.Lock()
+
+
+class Host:
+    """An embedded coordinator with the executors of its target. Closes itself when its last run has ended."""
+
+    def __init__(self, store: Store, target: Target) -> None:
+        self.store, self.target = store, target
+        self._route = target.route(store)
+        pace = Pace(cancel_poll_interval_s=0.25)
+        self.coordinator = Coordinator(store, self._route, role=role_of_this_process(), settings=pace).start()
+        self._users = 0
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.store.url, self.target.name
+
+    def _leave(self, _: object = None) -> None:
+        with _lock:
+            self._users -= 1
+            if self._users or _hosts.get(self.key) is not self:
+                return
+            del _hosts[self.key]
+        # the callback of a future runs in the coordinator's own thread, which close() joins
+        threading.Thread(target=self.close, name="dagkit-close", daemon=True).start()
+
+    def close(self) -> None:
+        """Hand back what runs, save, stop the executors and the threads."""
+        with _lock:
+            if _hosts.get(self.key) is self:
+                del _hosts[self.key]
+        self.coordinator.close()
+        self._route.close()
+
+
+def drive(store: Store, settings: Settings, target: str, workflow_id: str) -> Future[RunStatus]:
+    """Drive a run in this process, beside the others of the same store and target; see `Coordinator.drive`."""
+    with _lock:
+        host = _hosts.get((store.url, target))
+        if host is None:
+            host = _hosts[store.url, target] = Host(store, settings.target(target))
+        host._users += 1
+    try:
+        outcome: Future[RunStatus] = host.coordinator.drive(workflow_id)
+    except BaseException:
+        host._leave()
+        raise
+    outcome.add_done_callback(host._leave)
+    return outcome
+
+
+def driving(store_url: str, workflow_id: str) -> Host | None:
+    """The host in this process that drives this run, if one does."""
+    with _lock:
+        hosts = [host for (url, _), host in _hosts.items() if url == store_url]
+    return next((host for host in hosts if host.coordinator.is_driving(workflow_id)), None)
+
+
+def role_of_this_process() -> str:
+    """`notebook`, `session` or `script`: who drives the run, for people who look at it from elsewhere."""
+    if "ipykernel" in sys.modules:
+        return "notebook"
+    return "session" if hasattr(sys, "ps1") else "script"
+
+
+@atexit.register
+def _close_all() -> None:
+    for host in list(_hosts.values()):
+        host.close()

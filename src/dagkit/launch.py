@@ -1,0 +1,168 @@
+"""Starting runs: embedded in this process, submitted for a coordinator elsewhere, resumed, or attached to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from dagkit import tables
+from dagkit.config import Settings, load_settings
+from dagkit.engine import fan_in
+from dagkit.engine.state import WorkflowState
+from dagkit.errors import UnknownRun, WorkflowExists
+from dagkit.model.names import check_workflow_id
+from dagkit.model.spec import WorkflowSpec
+from dagkit.model.states import RunStatus
+from dagkit.resume import carried_over, keep_cached
+from dagkit.run import Run
+from dagkit.stores.base import Store, StoredRun
+
+__all__ = ["attach", "runs", "start", "submit"]
+
+
+def start(
+    spec: WorkflowSpec,
+    payloads: Mapping[str, bytes] | None = None,
+    *,
+    store: Store | str | Path | None = None,
+    target: str | None = None,
+    id: str | None = None,  # noqa: A002 - the word users know
+    wait: bool = True,
+    fail_fast: bool | None = None,
+    max_parallelism: int | None = None,
+    timeout: float | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+    flow: Any = None,
+) -> Run:
+    """Run a workflow in this process and return its handle.
+
+    Args:
+        spec: What to run; `payloads` are the content-addressed bytes it refers to.
+        store: A store, its url or a path; default by configuration, `.dagkit` in the project.
+        target: Named target that maps queues to executors; default `local`.
+        id: Id of the run, default a new one. An id whose run is going on is attached to.
+        wait: Return when the run is over; False returns at once and the run goes on in the background.
+        timeout: Seconds to wait at most; then `RunTimeout`, and the run goes on.
+        resume: Go on with the run of this id: unchanged completed tasks are kept, everything else runs again.
+        progress: True for a bar or lines, False for silence, None to show something only while waiting.
+    """
+    settings, opened = _open(store)
+    target = target or settings.default_target
+    changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
+    spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
+    for data in (payloads or {}).values():
+        opened.put_payload(data)
+    workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
+    run = Run(opened, workflow_id, settings, flow=flow)
+    driver = {"target": target}
+    found = _stored(opened, workflow_id) if id is not None else None
+    if found is None:
+        _create(opened, spec, workflow_id, driver)
+        run.drive_here()
+    elif not run.is_driven():
+        _take_up(opened, found, spec, workflow_id, driver, resume)
+        run.drive_here()
+    elif not _same_work(found, spec):
+        raise WorkflowExists(workflow_id, "it is running, with another definition")
+    if wait:
+        run.wait(timeout, progress=progress)
+    return run
+
+
+def submit(
+    spec: WorkflowSpec,
+    payloads: Mapping[str, bytes] | None = None,
+    *,
+    store: Store | str | Path | None = None,
+    id: str | None = None,  # noqa: A002 - the word users know
+    max_fan_in: int | None = None,
+    flow: Any = None,
+) -> Run:
+    """Store a workflow for the coordinator of the store to run, and return its handle.
+
+    Args:
+        max_fan_in: Cut dependencies of tasks with more than this many into batches (facts: jobq 14).
+    """
+    settings, opened = _open(store)
+    if max_fan_in is not None:
+        spec = fan_in.split(spec, max_fan_in)
+    for data in (payloads or {}).values():
+        opened.put_payload(data)
+    workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
+    _create(opened, spec, workflow_id, None)
+    return Run(opened, workflow_id, settings, flow=flow)
+
+
+def attach(id: str, store: Store | str | Path | None = None, *, drive: bool = True) -> Run:  # noqa: A002 - the word users know
+    """The handle on a run that was started elsewhere or earlier.
+
+    A run that some process had driven itself and that nobody drives any more (its kernel died) goes on in this process;
+    `drive=False` only looks. `UnknownRun` if the store has no such run.
+    """
+    settings, opened = _open(store)
+    run = Run(opened, id, settings)
+    over = RunStatus(run.row().status).is_over
+    if drive and not over and run.is_embedded() and not run.is_driven():
+        run.drive_here()
+    return run
+
+
+def runs(store: Store | str | Path | None = None, *, status: str | None = None, limit: int | None = 50) -> tables.Table:
+    """The runs of a store, most recently updated first, as a table."""
+    _, opened = _open(store)
+    wanted = None if status is None else [RunStatus(status)]
+    return tables.runs_table(opened.rows(wanted, limit))
+
+
+def new_workflow_id() -> str:
+    """32 lower-case hex digits (facts: jobq 1.2)."""
+    return uuid.uuid4().hex
+
+
+def _open(store: Store | str | Path | None) -> tuple[Settings, Store]:
+    if store is None or isinstance(store, (str, Path)):
+        settings = load_settings(store=None if store is None else str(store))
+        return settings, settings.open_store()
+    return load_settings(store=store.url), store
+
+
+def _stored(store: Store, workflow_id: str) -> StoredRun | None:
+    try:
+        return store.load(workflow_id)
+    except UnknownRun:
+        return None
+
+
+def _create(store: Store, spec: WorkflowSpec, workflow_id: str, driver: dict[str, str] | None) -> None:
+    state = WorkflowState.create(spec, workflow_id, store.now())
+    keep_cached(state, store, store.now())
+    store.create(workflow_id, _definition(spec, workflow_id, driver), state.document())
+
+
+def _take_up(
+    store: Store, found: StoredRun, spec: WorkflowSpec, workflow_id: str, driver: dict[str, str], resume: bool
+) -> None:
+    """Prepare a run that nobody drives to go on, with the definition as it is now."""
+    old = WorkflowSpec.from_definition(found.definition)
+    is_over = RunStatus(found.state["workflow_state"]).is_over
+    if not resume and (is_over or not _same_work(found, spec)):
+        raise WorkflowExists(workflow_id, f"it is {found.state['workflow_state']}")
+    carried = carried_over(old, found.state, spec)
+    document = {**found.state, "workflow_state": "pending", "cancel_requested": False, "error": None, "tasks": carried}
+    state = WorkflowState.load(spec, document)
+    keep_cached(state, store, store.now())
+    store.clear_cancel(workflow_id)
+    store.replace(workflow_id, _definition(spec, workflow_id, driver), state.document(), found.etag)
+
+
+def _same_work(found: StoredRun, spec: WorkflowSpec) -> bool:
+    return WorkflowSpec.from_definition(found.definition).to_dict() == spec.to_dict()
+
+
+def _definition(spec: WorkflowSpec, workflow_id: str, driver: dict[str, str] | None) -> dict[str, Any]:
+    document = spec.definition(workflow_id, datetime.now(timezone.utc).isoformat())
+    return document if driver is None else {**document, "driver": driver}

@@ -1,0 +1,73 @@
+"""One task of a run as people and programs read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from dagkit.model.spec import WorkflowSpec
+from dagkit.model.states import TaskState
+
+__all__ = ["TaskRow", "task_row"]
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """One task of a run as it stands. Times are seconds since the epoch, None until they happened."""
+
+    name: str
+    state: TaskState
+    attempt: int
+    max_attempts: int
+    queue: str
+    template: str
+    depends_on: tuple[str, ...]
+    started_at: float | None
+    completed_at: float | None
+    error: str
+    kind: str | None
+    output_ref: str | None
+    generation: int
+    usage: dict[str, Any]
+
+    @property
+    def duration_s(self) -> float | None:
+        """Wall time of the last attempt, measured where it ran; None if it has not ended."""
+        if "wall_s" in self.usage:
+            return float(self.usage["wall_s"])
+        if self.started_at is None or self.completed_at is None:
+            return None
+        return self.completed_at - self.started_at
+
+    @property
+    def log_key(self) -> str:
+        return f"{self.generation}.{self.attempt}"
+
+
+def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
+    """The row of the task at `index`, from its state entry (empty: everything at its default)."""
+    task = spec.tasks[index]
+    return TaskRow(
+        name=task.name,
+        state=TaskState(entry.get("state", "pending")),
+        attempt=entry.get("attempt_no", 0),
+        max_attempts=task.num_retries + 1 + entry.get("uncharged", 0),
+        queue=spec.queue_of(task),
+        template=task.template or task.name,
+        depends_on=task.depends_on,
+        started_at=_seconds(entry.get("started_at")),
+        completed_at=_seconds(entry.get("completed_at")),
+        error=entry.get("error") or "",
+        kind=entry.get("kind"),
+        output_ref=entry.get("output_ref"),
+        generation=entry.get("generation", 0),
+        usage=entry.get("usage") or {},
+    )
+
+
+def _seconds(stamp: Any) -> float | None:
+    """Times are ISO 8601 in documents of ai4s-jobq and seconds in ours."""
+    if stamp is None or isinstance(stamp, (int, float)):
+        return stamp
+    return datetime.fromisoformat(stamp).timestamp()

@@ -1,0 +1,442 @@
+"""The handle on a run: wait for it, read it, change its course; from the process that started it or from any other."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dagkit import embedded, tables
+from dagkit.config import Settings
+from dagkit.coordinator import is_owner_dead
+from dagkit.engine.state import RetryCounts, WorkflowState
+from dagkit.errors import (
+    BackendError,
+    LeaseLost,
+    RunBusy,
+    RunCancelled,
+    RunTimeout,
+    StateConflict,
+    TaskFailed,
+    UnknownTask,
+)
+from dagkit.model.names import fold_id
+from dagkit.model.records import Counts, RunRow
+from dagkit.model.spec import WorkflowSpec
+from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
+from dagkit.progress import format_counts, progress_for
+from dagkit.rows import TaskRow, task_row
+from dagkit.runtime import values
+from dagkit.stores.base import Store
+
+if TYPE_CHECKING:
+    from dagkit.trace import Node
+
+__all__ = ["Run"]
+
+T = TypeVar("T")
+
+_LOG_TAIL_BYTES = 2000
+_CHANGE_TRIES = 20
+
+
+class Run:
+    """One submitted execution of a workflow. Everything it says is read from the store.
+
+    Get one from `flow.run()`, `flow.submit()` or `dagkit.attach(id)`. Thread-safe.
+    """
+
+    def __init__(self, store: Store, workflow_id: str, settings: Settings, *, flow: Any = None) -> None:
+        self.store, self.id, self._settings, self._flow = store, workflow_id, settings, flow
+        self._spec: WorkflowSpec | None = None
+        self._outcome: Future[RunStatus] | None = None
+
+    # --- what it is
+
+    @property
+    def spec(self) -> WorkflowSpec:
+        """The definition that this run executes."""
+        if self._spec is None:
+            self._spec = WorkflowSpec.from_definition(self.store.load_definition(self.id))
+        return self._spec
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def status(self) -> RunStatus:
+        return RunStatus(self.row().status)
+
+    @property
+    def counts(self) -> Counts:
+        return self.row().counts
+
+    def row(self) -> RunRow:
+        """The run at a glance; cheap, whatever its size."""
+        return self.store.row(self.id)
+
+    def tasks(self, state: str | TaskState | None = None, prefix: str = "", queue: str | None = None) -> list[TaskRow]:
+        """Every task in definition order, or those in a state, with a name prefix, on a queue."""
+        entries = self.store.task_entries(self.id)
+        wanted = TaskState(state) if state is not None else None
+        rows = (task_row(self.spec, index, entries.get(task.name, {})) for index, task in enumerate(self.spec.tasks))
+        return [
+            row
+            for row in rows
+            if (wanted is None or row.state is wanted)
+            and row.name.startswith(prefix)
+            and (queue is None or row.queue == queue)
+            and not row.name.startswith("__merge_")
+        ]
+
+    def task(self, task: str | Node[Any]) -> TaskRow:
+        """One task as it stands; `UnknownTask` if the run has none of this name."""
+        name = self._name_of(task)
+        entry = self.store.task_entries(self.id, [name]).get(name, {})
+        return task_row(self.spec, self.spec.index[name], entry)
+
+    def table(self) -> Any:
+        """One row a task: a `pandas.DataFrame` if pandas is installed, else a list of dicts that displays as a table."""
+        table = tables.Table(
+            {
+                "task": row.name,
+                "state": row.state.words,
+                "try": f"{row.attempt}/{row.max_attempts}",
+                "time_s": row.duration_s,
+                "queue": row.queue,
+                "message": _first_line(row.error),
+            }
+            for row in self.tasks()
+        )
+        return table.to_frame() if tables.has_pandas() else table
+
+    def usage(self) -> tables.Table:
+        """Per template: tasks, attempts, and the minimum, median, mean and maximum of wall time (s) and peak memory (MiB)."""
+        return tables.usage_table(self.tasks())
+
+    def errors(self, limit: int | None = None) -> list[TaskFailed]:
+        """The failures of tasks, newest first, each with its remote traceback and the tail of its log."""
+        failed = [row for row in self.tasks() if row.state is TaskState.FAILED]
+        failed.sort(key=lambda row: row.completed_at or 0.0, reverse=True)
+        return [self._failure(row) for row in failed[:limit]]
+
+    def summary(self) -> dict[str, Any]:
+        """Final status, elapsed seconds, counts by state and the names of failed tasks."""
+        row = self.row()
+        return {
+            "workflow_id": self.id,
+            "name": row.name,
+            "status": str(row.status),
+            "elapsed_s": row.updated_at - row.created_at,
+            **row.counts.grouped(),
+            "failed_tasks": [task.name for task in self.tasks() if task.state is TaskState.FAILED],
+        }
+
+    # --- waiting and results
+
+    def wait(self, timeout: float | None = None, *, progress: bool | None = False) -> RunStatus:
+        """Return the final status, once the run is over.
+
+        Args:
+            timeout: Seconds; then `RunTimeout`. What was submitted goes on.
+            progress: True for a bar or lines on stderr, None to decide by the terminal, False for silence.
+
+        Raises `BackendError` if what drives the run in this process had to stop, and says how to go on. `KeyboardInterrupt`
+        stops a run that this process drives: it is saved, and the message says how to go on.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            with progress_for(progress) as shown:
+                return self._wait(deadline, shown.update)
+        except KeyboardInterrupt:
+            self._interrupted()
+            raise
+
+    def result(self, timeout: float | None = None) -> Any:
+        """What the workflow returns, once the run is over.
+
+        Raises `TaskFailed` for the first task that failed (the others are in `errors()`), `RunCancelled`, `RunTimeout`.
+        """
+        status = self.wait(timeout)
+        if status is RunStatus.CANCELLED:
+            raise RunCancelled(
+                f"run {fold_id(self.id)} ({self.name}) was cancelled; run.retry() makes its tasks eligible again"
+            )
+        if status is RunStatus.FAILED:
+            raise self._first_failure()
+        return self._result_value()
+
+    def __getitem__(self, task: str | Node[Any]) -> Any:
+        """Output of one task, once it has one; waits while the run goes on. None for a task that was skipped.
+
+        Raises `TaskFailed`, `RunCancelled`, `UnknownTask`.
+        """
+        name = self._name_of(task)
+        row = self.task(name)
+        while row.state not in TERMINAL:
+            if self.status.is_over:
+                row = self.task(name)
+                break
+            self._pause(0.05)
+            row = self.task(name)
+        if row.state in FAILED_STATES:
+            raise self._failure(row) if row.state is TaskState.FAILED else self._not_run(row)
+        return values.load_output(row.output_ref, self.store.get_output)
+
+    def outputs(self) -> dict[str, Any]:
+        """Output of every completed task by name."""
+        done = self.tasks(state=TaskState.COMPLETED)
+        return {row.name: values.load_output(row.output_ref, self.store.get_output) for row in done}
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """`await run` is `run.result()` without blocking the event loop."""
+        return asyncio.get_running_loop().run_in_executor(None, self.result).__await__()
+
+    def logs(self, task: str | Node[Any], *, attempt: int | None = None, follow: bool = False) -> Any:
+        """What a task wrote to stdout and stderr in its last attempt (or the one asked for), as text.
+
+        With `follow=True` an iterator of pieces of text that ends when the attempt does.
+        """
+        name = self._name_of(task)
+        return self._follow(name) if follow else self._read_log(self.task(name), attempt)
+
+    # --- changing its course
+
+    def cancel(self) -> None:
+        """Ask for the run to be cancelled: nothing more is started, running tasks are stopped. A run that is over stays as it is."""
+        self.store.request_cancel(self.id)
+        host = embedded.driving(self.store.url, self.id)
+        if host is not None:
+            host.coordinator.look_at_cancels()
+        elif not self.is_driven() and not self.status.is_over:
+            self._change(lambda state: state.request_cancel(self.store.now()))
+
+    def retry(self, tasks: Iterable[str] | None = None) -> RetryCounts:
+        """Make failed, upstream-failed and cancelled tasks (all, or those named) eligible again, and go on.
+
+        `RunBusy` while a cancelled run is still stopping its tasks.
+        """
+        names = None if tasks is None else [self._name_of(task) for task in tasks]
+        counts = self._change(lambda state: state.user_retry(self.store.now(), names), clear_cancel=True)
+        self._go_on()
+        return counts
+
+    def rerun(self, from_: str | Node[Any] | Iterable[str | Node[Any]]) -> int:
+        """Run tasks and everything that descends from them again, completed or not; returns how many tasks that is."""
+        several = [from_] if isinstance(from_, str) or not isinstance(from_, Iterable) else list(from_)
+        names = [self._name_of(task) for task in several]
+        count = self._change(lambda state: state.rerun(names, self.store.now()), clear_cancel=True)
+        self._go_on()
+        return count
+
+    def resume(self) -> Run:
+        """Drive the run in this process if it is not over and nobody drives it; returns self."""
+        if not self.status.is_over and not self.is_driven():
+            self.drive_here()
+        return self
+
+    def drive_here(self) -> None:
+        """Take the run over in this process. `RunBusy` if a living coordinator drives it."""
+        target = str(self.store.load_definition(self.id).get("driver", {}).get("target", "local"))
+        self._outcome = embedded.drive(self.store, self._settings, target, self.id)
+
+    def is_embedded(self) -> bool:
+        """Whether the process that started the run meant to drive it itself."""
+        return "driver" in self.store.load_definition(self.id)
+
+    def is_driven(self) -> bool:
+        """Whether somebody drives the run now; a process of this host that is gone does not count."""
+        lease = self.store.lease(f"run/{self.id}")
+        return lease is not None and not is_owner_dead(lease.owner)
+
+    def reproduce(self, task: str | Node[Any]) -> Any:
+        """Run a Python task's function in this process with the very arguments that it had in the run; returns its value.
+
+        For debugging: exceptions arrive as they are, breakpoints work, nothing is recorded.
+        """
+        from dagkit.runtime import call
+
+        name = self._name_of(task)
+        entries = self.store.task_entries(self.id)
+        parents = self.spec.tasks[self.spec.index[name]].depends_on
+        upstream = {parent: entries.get(parent, {}).get("output_ref") for parent in parents}
+        return call.reproduce(self.spec.tasks[self.spec.index[name]].kwargs, upstream, self.store, task=name)
+
+    # --- display
+
+    def __repr__(self) -> str:
+        row = self.row()
+        return f"<Run {row.name} {fold_id(self.id)}: {row.status}, {row.counts.ended} of {row.counts.total}>"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        from dagkit.workflow import display
+
+        row = self.row()
+        text = f"{row.name}  {fold_id(self.id)}  {row.status}  {row.counts.ended} of {row.counts.total}  {format_counts(row.counts)}"
+        return display(self.spec, {task.name: task.state for task in self.tasks()}, text)
+
+    # --- inside
+
+    def _wait(self, deadline: float | None, show: Callable[[RunRow], None]) -> RunStatus:
+        pause = 0.01
+        while True:
+            if self._outcome is not None and self._outcome.done():
+                return self._driven_to_the_end(show)
+            row = self.row()
+            show(row)
+            if RunStatus(row.status).is_over and (self._outcome is None or not self.is_driven()):
+                return RunStatus(row.status)
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise RunTimeout(
+                    f"run {fold_id(self.id)} ({row.name}) is {row.status} with {row.counts.ended} of {row.counts.total} tasks "
+                    f"ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
+                )
+            self._pause(pause if left is None else min(pause, left))
+            pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
+
+    def _pause(self, seconds: float) -> None:
+        if self._outcome is None:
+            time.sleep(seconds)
+            return
+        try:
+            self._outcome.exception(timeout=seconds)
+        except (TimeoutError, CancelledError):
+            pass
+        except Exception as error:  # Python 3.10: concurrent.futures.TimeoutError is a class of its own
+            if type(error).__name__ != "TimeoutError":
+                raise
+
+    def _driven_to_the_end(self, show: Callable[[RunRow], None]) -> RunStatus:
+        outcome = self._outcome
+        assert outcome is not None  # the caller has looked
+        try:
+            status = outcome.result()
+        except CancelledError:
+            raise RunBusy(f"run {fold_id(self.id)} was handed back; {self._how_to_go_on()}") from None
+        except StateConflict as error:
+            raise BackendError(f"{error}, again and again; {self._how_to_go_on()}") from error
+        except LeaseLost as error:
+            raise BackendError(f"{error}; look at the run with dagkit.attach({self.id!r})") from error
+        except BackendError as error:
+            raise BackendError(f"{error} What was saved is safe; {self._how_to_go_on()}") from error
+        show(self.row())
+        return status
+
+    def _interrupted(self) -> None:
+        host = embedded.driving(self.store.url, self.id)
+        if host is not None:
+            host.close()
+            row = self.row()
+            sys.stderr.write(
+                f"\nStopped: {row.counts.ended} of {row.counts.total} tasks of {row.name} have ended and are saved; "
+                f"{self._how_to_go_on()}\n"
+            )
+
+    def _how_to_go_on(self) -> str:
+        return f"go on with dagkit.attach({self.id!r}), or run(..., id={self.id!r}, resume=True)"
+
+    def _change(self, change: Callable[[WorkflowState], T], *, clear_cancel: bool = False) -> T:
+        """Apply a change to the state: through the coordinator of this process if it drives the run, else by a guarded save."""
+        host = embedded.driving(self.store.url, self.id)
+        if host is not None:
+            withdraw = (lambda: self.store.clear_cancel(self.id)) if clear_cancel else None
+            changed: T = host.coordinator.state_call(self.id, lambda drive: drive.change(change, withdraw))
+            return changed
+        for _ in range(_CHANGE_TRIES):
+            stored = self.store.load(self.id)
+            state = WorkflowState.load(self.spec, stored.state, read_output=self._read_output)
+            changed = change(state)
+            if clear_cancel:
+                self.store.clear_cancel(self.id)
+            try:
+                self.store.save(self.id, state.take_changes(), stored.etag)
+            except StateConflict:
+                continue
+            return changed
+        raise StateConflict(self.id)
+
+    def _go_on(self) -> None:
+        """After a change that makes tasks eligible: drive the run here if it was driven by a process like this one."""
+        if self.is_embedded() and not self.is_driven():
+            self.drive_here()
+
+    def _name_of(self, task: str | Node[Any]) -> str:
+        name = task if isinstance(task, str) else getattr(task, "name", str(task))
+        if name not in self.spec.index:
+            raise UnknownTask(name, fold_id(self.id), difflib.get_close_matches(name, self.spec.index, n=2))
+        return str(name)
+
+    def _read_output(self, ref: str) -> Any:
+        return values.load_output(ref, self.store.get_output)
+
+    def _result_value(self) -> Any:
+        result = self.spec.result
+        if result is None:
+            sinks = [self.spec.tasks[index].name for index in self.spec.graph.sinks]
+            return self[sinks[0]] if len(sinks) == 1 else {name: self[name] for name in sinks}
+        return values.decode(result, resolve=self.__getitem__, get=self.store.get_payload)
+
+    def _first_failure(self) -> TaskFailed:
+        rows = self.tasks()
+        failed = [row for row in rows if row.state is TaskState.FAILED]
+        if not failed:
+            first = next((row for row in rows if row.state in FAILED_STATES), rows[0])
+            return self._not_run(first)
+        failed.sort(key=lambda row: row.completed_at or 0.0)
+        failure = self._failure(failed[0])
+        if len(failed) > 1:
+            failure.add_others(len(failed) - 1)
+        return failure
+
+    def _failure(self, row: TaskRow) -> TaskFailed:
+        first, _, traceback = row.error.partition("\n")
+        tail = self.store.read_log(self.id, row.name, row.log_key, -_LOG_TAIL_BYTES)
+        return TaskFailed(
+            row.name,
+            first or "failed without a message",
+            workflow_id=self.id,
+            kind=row.kind or "user",
+            traceback=traceback,
+            log_tail=tail.decode(errors="replace"),
+            attempts=row.attempt,
+            max_attempts=row.max_attempts,
+        )
+
+    def _not_run(self, row: TaskRow) -> TaskFailed:
+        return TaskFailed(
+            row.name,
+            f"did not run: {row.error or row.state.words}",
+            workflow_id=self.id,
+            kind=row.state.value,
+            attempts=0,
+        )
+
+    def _read_log(self, row: TaskRow, attempt: int | None) -> str:
+        key = row.log_key if attempt is None else f"{row.generation}.{attempt}"
+        return self.store.read_log(self.id, row.name, key).decode(errors="replace")
+
+    def _follow(self, name: str) -> Iterator[str]:
+        row, key, offset = self.task(name), "", 0
+        while True:
+            ended = row.state in TERMINAL or self.status.is_over
+            if row.log_key != key:
+                key, offset = row.log_key, 0
+            data = self.store.read_log(self.id, name, key, offset)
+            if data:
+                offset += len(data)
+                yield data.decode(errors="replace")
+            elif ended:
+                return
+            if not ended:
+                self._pause(0.1)
+            row = self.task(name)
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

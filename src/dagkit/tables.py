@@ -1,0 +1,126 @@
+"""Small tables that read well in a notebook, at a prompt and as data."""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import statistics
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dagkit.model.records import RunRow
+    from dagkit.rows import TaskRow
+
+__all__ = ["Table", "has_pandas", "runs_table", "usage_table"]
+
+
+class Table(list[dict[str, Any]]):
+    """A list of rows (dicts with the same keys) that displays as a table.
+
+    It is an ordinary list: index it, loop over it, or give it to `pandas.DataFrame`.
+    """
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
+        super().__init__(dict(row) for row in rows)
+        self.columns = list(columns) or (list(self[0]) if self else [])
+
+    def to_frame(self) -> Any:
+        """The rows as a `pandas.DataFrame`; `MissingExtra` if pandas is not installed."""
+        try:
+            import pandas
+        except ImportError:
+            from dagkit.errors import MissingExtra
+
+            raise MissingExtra("pandas", "dev", "Table.to_frame()") from None
+        return pandas.DataFrame(list(self), columns=self.columns)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "(no rows)"
+        cells = [self.columns, *([_text(row.get(column)) for column in self.columns] for row in self)]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
+        return "\n".join(
+            "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        )
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th style='text-align:left'>{html.escape(column)}</th>" for column in self.columns)
+        body = "".join(
+            "<tr>"
+            + "".join(f"<td style='text-align:left'>{html.escape(_text(row.get(c)))}</td>" for c in self.columns)
+            + "</tr>"
+            for row in self
+        )
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    text = str(value)
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def has_pandas() -> bool:
+    return importlib.util.find_spec("pandas") is not None
+
+
+def runs_table(rows: Iterable[RunRow]) -> Table:
+    """One line a run."""
+    columns = ("run", "name", "status", "ended", "failed", "tasks", "driven by")
+    return Table(
+        (
+            dict(
+                zip(
+                    columns,
+                    (
+                        row.workflow_id,
+                        row.name,
+                        str(row.status),
+                        row.counts.ended,
+                        row.counts.grouped()["failed"],
+                        row.counts.total,
+                        row.driven_by,
+                    ),
+                    strict=True,
+                )
+            )
+            for row in rows
+        ),
+        columns,
+    )
+
+
+def usage_table(rows: Iterable[TaskRow]) -> Table:
+    """Per template: how many tasks and attempts, and how long they took and how much memory they used."""
+    groups: dict[str, list[TaskRow]] = {}
+    for row in rows:
+        groups.setdefault(row.template, []).append(row)
+    return Table(
+        (
+            {
+                "template": template,
+                "tasks": len(members),
+                "attempts": sum(member.attempt for member in members),
+                **_spread("time_s", [m.duration_s for m in members if m.duration_s is not None]),
+                **_spread(
+                    "peak_mib", [m.usage["peak_rss_bytes"] / 2**20 for m in members if "peak_rss_bytes" in m.usage]
+                ),
+            }
+            for template, members in groups.items()
+        )
+    )
+
+
+def _spread(name: str, values: list[float]) -> dict[str, float | None]:
+    if not values:
+        return {f"{name}_{statistic}": None for statistic in ("min", "median", "mean", "max")}
+    return {
+        f"{name}_min": min(values),
+        f"{name}_median": statistics.median(values),
+        f"{name}_mean": statistics.fmean(values),
+        f"{name}_max": max(values),
+    }
