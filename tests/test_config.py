@@ -45,7 +45,7 @@ def test_option_beats_environment_beats_file(tmp_path: Path) -> None:
     write(tmp_path / "dagkit.toml", 'store = "file-store"')
     environ = {"DAGKIT_STORE": "env-store", "JOBQ_WORKFLOW_PREFIX": "acct/other"}
 
-    assert load(tmp_path, environ, options={"store": "flag-store"}).store == str(tmp_path / "flag-store")
+    assert load(tmp_path, environ, store="flag-store").store == str(tmp_path / "flag-store")
     assert load(tmp_path, environ).store == str(tmp_path / "env-store")
     assert load(tmp_path).store == str(tmp_path / "file-store")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dagkit.queues.base import Transport
     from dagkit.stores.base import Store
 
-__all__ = ["Settings", "load_settings"]
+__all__ = ["Settings", "Target", "load_settings"]
 
 Section = TypeVar("Section")
 
@@ -50,6 +50,11 @@ class Settings:
     sources: Mapping[str, str]
     config_paths: tuple[Path, ...] = ()
 
+    @property
+    def default_target(self) -> str:
+        """Name of the target that runs use unless they say otherwise."""
+        return self.general.target
+
     def open_store(self) -> Store:
         """The store; made on first use. The caller closes it."""
         from dagkit.stores import open_store
@@ -64,7 +69,7 @@ class Settings:
 
     def target(self, name: str | None = None) -> Target:
         """A target by name, or the default one. `ConfigError` that lists the known ones."""
-        name = name or self.general.target
+        name = name or self.default_target
         if name not in self.targets:
             raise ConfigError(
                 f"no target {name!r}; known: {', '.join(self.targets)}. "
@@ -84,6 +89,7 @@ class _Layer:
 def load_settings(
     options: Mapping[str, Any] | None = None,
     *,
+    store: str | None = None,
     config: str | Path | None = None,
     location: str | None = None,
     environ: Mapping[str, str] | None = None,
@@ -92,9 +98,10 @@ def load_settings(
     """The settings that apply here.
 
     Args:
-        options: What the caller said outright, by dotted name (`store`, `target`, `worker.slots`); None is unsaid.
+        options: What the caller said outright, by dotted name (`target`, `worker.slots`); None is unsaid.
+        store: The store that the caller said outright: a url or a path.
         config: The configuration file to read in place of those that would be found.
-        location: The shorthand `<account>/<prefix>`; counts as the option `store`.
+        location: The shorthand `<account>/<prefix>` for a store.
 
     Raises `ConfigError` that names the place of the value that is wrong.
     """
@@ -104,7 +111,7 @@ def load_settings(
         if environ.get(former):
             raise ConfigError(f"{former} is a former name and no longer read; set {current}.")
     files = _config_files(config, environ, cwd)
-    layers = [_flags(options or {}, location), _environment(environ), *map(_file_layer, files)]
+    layers = [_flags(options or {}, store, location), _environment(environ), *map(_file_layer, files)]
     sources: dict[str, str] = {}
     general, worker, coordinator = (_section(prefix, layers, sources) for prefix in _SECTIONS)
     store = _store(layers, sources, cwd)
@@ -119,10 +126,12 @@ def _config_files(config: str | Path | None, environ: Mapping[str, str], cwd: Pa
     return find_files(cwd, Path(environ.get("HOME") or Path.home()))
 
 
-def _flags(options: Mapping[str, Any], location: str | None) -> _Layer:
+def _flags(options: Mapping[str, Any], store: str | None, location: str | None) -> _Layer:
     values = {name: value for name, value in options.items() if value is not None}
-    if location is not None and "store" not in values:
-        values["store"] = split_location(location, "STORAGE/PREFIX")
+    if store is None and location is not None:
+        store = split_location(location, "STORAGE/PREFIX")
+    if store is not None:
+        values["store"] = store
     return _Layer(values, dict.fromkeys(values, "flag"))
 
 
