@@ -1,0 +1,1 @@
+"""What a notebook shows: drawings of workflows and, later, the live view."""
