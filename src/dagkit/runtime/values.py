@@ -1,0 +1,324 @@
+"""Values on the wire: arguments as JSON with markers, outputs as JSON or as payloads.
+
+Markers, in an argument tree (a dict with exactly these keys):
+
+    {"$ref": task, "path": [...]}      the output of another task, or a part of it; `path` is left out if empty
+    {"$tuple": [...]}                  a tuple
+    {"$pickle": "sha256:...", "refs": [...]}
+                                       a payload: whatever JSON would not return unchanged, and what is over 32 KiB as
+                                       JSON. `refs` are the nodes inside it, in the order of their persistent ids; left
+                                       out if there are none, so that payloads of a sweep are the same bytes
+    {"$escape": {...}}                 a dict of the user's with a key that starts with "$"
+
+A list or dict that occurs twice in an argument is the same object on the other side too: such an argument is a payload.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from json.encoder import encode_basestring as _quote
+from math import isfinite
+from typing import Any, NamedTuple
+
+from dagkit.errors import CorruptState, UsageError
+from dagkit.runtime import payload
+
+__all__ = ["INLINE_LIMIT", "Encoded", "MissingPart", "Ref", "decode", "dump_output", "encode", "load_output", "refs_in"]
+
+INLINE_LIMIT = 32768
+"""Bytes of UTF-8 JSON that travel inside a message or an output ref (facts: jobq 7.6)."""
+
+_MAX_DEPTH = 64
+_MAX_ITEMS = INLINE_LIMIT // 2
+_MAX_INT_BITS = 4096  # Python refuses to read decimal numbers of more than 4,300 digits
+_SMALL_INT = 1 << 64
+_SMALL_STR = INLINE_LIMIT // 6 - 2  # six bytes for a character is the most that JSON takes
+
+
+class Ref(NamedTuple):
+    """The output of a task, or the part of it that `path` leads to."""
+
+    task: str
+    path: tuple[str | int, ...] = ()
+
+
+class Encoded(NamedTuple):
+    """An output as bytes, and the suffix of its blob: `json` or `pkl`."""
+
+    suffix: str
+    data: bytes
+
+
+class MissingPart(UsageError, LookupError):
+    """A task asked for a part of another's output that is not there."""
+
+    def __init__(self, task: str, path: tuple[str | int, ...], reason: str) -> None:
+        self.task, self.path = task, path
+        super().__init__(f"{_shown(task, path)} does not exist: {reason}")
+
+
+def _shown(task: str, path: tuple[str | int, ...]) -> str:
+    return task + "".join(f"[{step!r}]" for step in path)
+
+
+# --- arguments
+
+
+def encode(value: Any, *, ref_of: Callable[[object], Ref | None], put: Callable[[bytes], str], where: str) -> Any:
+    """One argument as a JSON tree with markers; call it once per argument.
+
+    Args:
+        ref_of: Gives the `Ref` of a node or ref, None for any other object. Not asked about strings, numbers, None.
+        put: Keeps a payload and returns its digest.
+        where: Starts error messages: `train: argument 'lr'`.
+
+    Raises `NotPicklable` for what cannot travel.
+    """
+    kind = type(value)
+    if (
+        (kind is int and -_SMALL_INT < value < _SMALL_INT)
+        or (kind is float and isfinite(value))
+        or (kind is str and len(value) < _SMALL_STR)
+        or kind is bool
+        or value is None
+    ):
+        return value
+    return _Encoder(ref_of, put, where).encode(value)
+
+
+class _NeedsPayload(Exception):
+    """The argument as a whole has to be a payload."""
+
+
+class _Encoder:
+    __slots__ = ("characters", "items", "put", "ref_of", "seen", "where")
+
+    def __init__(self, ref_of: Callable[[object], Ref | None], put: Callable[[bytes], str], where: str) -> None:
+        self.ref_of, self.put, self.where = ref_of, put, where
+        self.items = self.characters = 0
+        self.seen: set[int] = set()
+
+    def encode(self, value: Any) -> Any:
+        try:
+            tree = self.tree(value, 0)
+        except _NeedsPayload:
+            return self.pickled(value)
+        return self.pickled(value) if self._is_large(tree) else tree
+
+    def _is_large(self, tree: Any) -> bool:
+        """Over the limit as JSON; measured only where an upper bound (40 bytes an item, 6 a character) is over it."""
+        if self.items * 40 + self.characters * 6 <= INLINE_LIMIT or (type(tree) is dict and "$pickle" in tree):
+            return False
+        return len(json.dumps(tree, ensure_ascii=False).encode("utf-8", "surrogatepass")) > INLINE_LIMIT
+
+    def tree(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        self.items += 1
+        if kind is str:
+            self.characters += len(value)
+            if self.characters > INLINE_LIMIT:
+                raise _NeedsPayload
+            return value
+        if value is None or kind is bool:
+            return value
+        if kind is int:
+            bits = value.bit_length()
+            self.characters += bits // 16
+            return value if bits <= _MAX_INT_BITS else self.pickled(value)
+        if kind is float:
+            return value if isfinite(value) else self.pickled(value)
+        if depth > _MAX_DEPTH or self.items > _MAX_ITEMS:
+            raise _NeedsPayload
+        if kind is list:
+            self.once(value)
+            return [self.tree(item, depth + 1) for item in value]
+        if kind is dict:
+            return self.mapping(value, depth)
+        if kind is tuple:
+            return {"$tuple": [self.tree(item, depth + 1) for item in value]}
+        return self.other(value)
+
+    def once(self, value: Any) -> None:
+        if id(value) in self.seen:
+            raise _NeedsPayload
+        self.seen.add(id(value))
+
+    def mapping(self, value: dict[Any, Any], depth: int) -> Any:
+        self.once(value)
+        if not all(type(key) is str for key in value):
+            return self.pickled(value)
+        self.characters += sum(map(len, value))
+        tree = {key: self.tree(item, depth + 1) for key, item in value.items()}
+        return {"$escape": tree} if any(key[:1] == "$" for key in tree) else tree
+
+    def other(self, value: Any) -> Any:
+        ref = self.ref_of(value)
+        if ref is not None:
+            return ref_marker(ref)
+        self.once(value)
+        return self.pickled(value)
+
+    def pickled(self, value: Any) -> dict[str, Any]:
+        ids: dict[Ref, str] = {}
+
+        def persistent_id(obj: Any) -> str | None:
+            ref = None if type(obj) in _PLAIN else self.ref_of(obj)
+            return None if ref is None else ids.setdefault(ref, str(len(ids)))
+
+        data = payload.dumps(value, self.where, persistent_id)
+        marker: dict[str, Any] = {"$pickle": self.put(data)}
+        if ids:
+            marker["refs"] = [ref_marker(ref) for ref in ids]
+        return marker
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes, set, frozenset})
+
+
+def ref_marker(ref: Ref) -> dict[str, Any]:
+    """`{"$ref": task}`, with `path` if there is one."""
+    return {"$ref": ref.task, "path": list(ref.path)} if ref.path else {"$ref": ref.task}
+
+
+def refs_in(tree: Any, get: Callable[[str], bytes] | None = None) -> list[str]:
+    """Names of the tasks an argument tree refers to, in order, each once. `get` is not needed: payloads list theirs."""
+    names: dict[str, None] = {}
+    stack = [tree]
+    while stack:
+        item = stack.pop()
+        if type(item) is list:
+            stack.extend(reversed(item))
+        elif type(item) is dict:
+            if type(item.get("$ref")) is str:
+                names[item["$ref"]] = None
+            stack.extend(reversed(item.values()))
+    return list(names)
+
+
+def decode(tree: Any, *, resolve: Callable[[str], Any], get: Callable[[str], bytes]) -> Any:
+    """The value that `encode` was given, with `resolve(task)` in the place of each node and `get(digest)` for payloads.
+
+    Raises `MissingPart` if an output has no such part and `CorruptState` for a marker that is none.
+    """
+    kind = type(tree)
+    if kind is dict:
+        for key in tree:
+            if key[:1] == "$":
+                return _decode_marker(tree, resolve, get)
+        return {key: decode(item, resolve=resolve, get=get) for key, item in tree.items()}
+    if kind is list:
+        return [decode(item, resolve=resolve, get=get) for item in tree]
+    return tree
+
+
+def _decode_marker(tree: dict[str, Any], resolve: Callable[[str], Any], get: Callable[[str], bytes]) -> Any:
+    keys = tree.keys()
+    if "$ref" in keys and keys <= {"$ref", "path"}:
+        return part_of(resolve(tree["$ref"]), tree["$ref"], tree.get("path", ()))
+    if keys == {"$tuple"} and type(tree["$tuple"]) is list:
+        return tuple([decode(item, resolve=resolve, get=get) for item in tree["$tuple"]])
+    if keys == {"$escape"} and type(tree["$escape"]) is dict:
+        return {key: decode(item, resolve=resolve, get=get) for key, item in tree["$escape"].items()}
+    if "$pickle" in keys and keys <= {"$pickle", "refs"}:
+        refs = tree.get("refs", [])
+        return payload.loads(get(tree["$pickle"]), lambda pid: decode(refs[int(pid)], resolve=resolve, get=get))
+    raise CorruptState(
+        f"an argument has an unknown marker with the keys {', '.join(sorted(keys))}. "
+        'A dict of your own with such a key is written {"$escape": {...}}.'
+    )
+
+
+def part_of(value: Any, task: str, path: Any) -> Any:
+    """The part of a task's output that `path` leads to. Raises `MissingPart` saying how far it got."""
+    for position, step in enumerate(path):
+        try:
+            value = value[step]
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise MissingPart(task, tuple(path), _why(value, task, tuple(path[:position]), step)) from error
+    return value
+
+
+def _why(value: Any, task: str, path: tuple[str | int, ...], step: Any) -> str:
+    here = _shown(task, path)
+    if value is None:
+        return f"{here} is None" if path else f"{task} has no output (it returned None, was skipped or did not run)"
+    if isinstance(value, dict):
+        keys = ", ".join(map(repr, list(value)[:8]))
+        return f"{here} has no key {step!r}; it has {keys or 'none'}"
+    if isinstance(value, (list, tuple)):
+        return f"{here} has {len(value)} items, and {step!r} is none of them"
+    return f"{here} is a {type(value).__name__} without {step!r}"
+
+
+# --- outputs
+
+
+def dump_output(value: Any, where: str = "output") -> Encoded:
+    """An output as bytes: JSON if JSON returns it unchanged with exact types, else a payload. Raises `NotPicklable`."""
+    text = _exact_json(value, 0)
+    if text is None:
+        return Encoded("pkl", payload.dumps(value, where))
+    try:
+        return Encoded("json", text.encode())
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but an escape
+        return Encoded("json", json.dumps(value).encode())
+
+
+def _exact_json(value: Any, depth: int) -> str | None:
+    """JSON text that loads as an equal value of the same types throughout; None if there is none."""
+    kind = type(value)
+    if kind is str:
+        return _quote(value)
+    if kind is float:
+        return repr(value) if isfinite(value) else None
+    if kind is int:
+        return repr(value) if value.bit_length() <= _MAX_INT_BITS else None
+    if value is None:
+        return "null"
+    if kind is bool:
+        return "true" if value else "false"
+    if depth > _MAX_DEPTH:
+        return None
+    if kind is dict:
+        return _exact_object(value, depth + 1)
+    return _exact_array(value, depth + 1) if kind is list else None
+
+
+def _exact_object(value: dict[Any, Any], depth: int) -> str | None:
+    parts = []
+    for key, item in value.items():
+        text = _exact_json(item, depth)
+        if text is None or type(key) is not str:
+            return None
+        parts.append(_quote(key) + ":" + text)
+    return "{" + ",".join(parts) + "}"
+
+
+def _exact_array(value: list[Any], depth: int) -> str | None:
+    parts = []
+    for item in value:
+        text = _exact_json(item, depth)
+        if text is None:
+            return None
+        parts.append(text)
+    return "[" + ",".join(parts) + "]"
+
+
+def load_output(ref: str | None, get_output: Callable[[str], bytes]) -> Any:
+    """The value behind an output ref: inline JSON, `blob:...json`, `blob:...pkl`; text that is no JSON is the text."""
+    if ref is None:
+        return None
+    if not ref.startswith("blob:"):
+        return _from_json(ref)
+    data = get_output(ref)
+    if ref.endswith(".pkl"):
+        return payload.loads(data)
+    return _from_json(data.decode("utf-8", "replace"))
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
