@@ -91,7 +91,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `dagkit.task` and `dagkit.workflow` the decorators, which importing the modules of these names would replace."""
+    """Keeps `dagkit.task` and `dagkit.workflow` the decorators: importing the modules would replace them."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _HOME_OF and isinstance(value, ModuleType):

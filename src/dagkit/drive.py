@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from dagkit.engine.identity import identities, is_cached
 from dagkit.engine.state import WorkflowState
 from dagkit.executors.base import Executor
+from dagkit.fleet import Fleet
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
 from dagkit.model.records import StateChanges
 from dagkit.model.spec import WorkflowSpec
@@ -32,13 +34,14 @@ class Drive:
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
         self._dirty = True
-        self._flight: dict[tuple[str, int], AttemptKey] = {}
+        self._flight: dict[tuple[str, int | None], AttemptKey] = {}
         spec = state.spec
         self._queues = [spec.queue_of(task) for task in spec.tasks]
         self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
+        self._remembered = _cache_identities(spec)
 
     @classmethod
-    def load(cls, store: Store, workflow_id: str, lease: Lease, now: float, starts: Callable[[str], bool]) -> Drive:
+    def load(cls, store: Store, workflow_id: str, lease: Lease, starts: Callable[[str], bool]) -> Drive:
         stored = store.load(workflow_id)
         spec = WorkflowSpec.from_definition(stored.definition)
         return cls(workflow_id, _state(store, spec, stored.state, starts), stored.etag, lease, starts)
@@ -53,9 +56,14 @@ class Drive:
         """Apply a completion; it is acknowledged after the next save whether it counted or not."""
         counted = self.state.apply(completion, now)
         self._unsaved.append(completion)
-        self._flight.pop((completion.task, completion.attempt or 0), None)
+        if self._flight.pop((completion.task, completion.attempt), None) is None and completion.attempt is None:
+            self._forget_flights_of(completion.task)
         self._dirty = True
         return counted
+
+    def _forget_flights_of(self, task: str) -> None:
+        for flight in [flight for flight in self._flight if flight[0] == task]:
+            del self._flight[flight]
 
     def change(self, change: Callable[[WorkflowState], T], clear_cancel: Callable[[], None] | None = None) -> T:
         """Apply a person's change (a retry, a rerun) to the state."""
@@ -67,20 +75,23 @@ class Drive:
 
     # --- decisions out
 
-    def dispatch(self, now: float, executor_of: Callable[[str], Executor]) -> int:
+    def expire(self, now: float) -> list[AttemptKey]:
+        """Attempts whose time is up, failed in the state; their executors have yet to stop them."""
+        expired = self.state.expire(now)
+        if expired:
+            self._dirty = True
+        return expired
+
+    def dispatch(self, now: float, fleet: Fleet) -> int:
         """Hand ready tasks to their executors; returns how many were taken."""
-        chosen = self.state.dispatch(now, lambda queue: executor_of(queue).capacity())
+        if self.is_stopping:
+            return 0
+        chosen = self.state.dispatch(now, lambda queue: fleet.of(queue).capacity())
         if not chosen:
             return 0
         self._dirty = True
-        by_executor: dict[int, tuple[Executor, list[Any]]] = {}
-        for item in chosen:
-            executor = executor_of(item.queue)
-            by_executor.setdefault(id(executor), (executor, []))[1].append(item)
-        taken = 0
-        for executor, items in by_executor.values():
-            taken += self._submit(executor, items)
-        return taken
+        groups = fleet.grouped(chosen, lambda item: item.queue)
+        return sum(self._submit(executor, items) for executor, items in groups)
 
     def _submit(self, executor: Executor, items: list[Any]) -> int:
         messages = [self._message(item.index, item.name, item.attempt, item.generation, item.queue) for item in items]
@@ -140,6 +151,16 @@ class Drive:
         self.is_over_when_saved = self.state.is_over
         return self.state.take_changes()
 
+    def results_to_remember(self) -> list[tuple[str, str]]:
+        """(identity, output ref) of the tasks with `cache=True` that are completed by what is being saved."""
+        if not self._remembered:
+            return []
+        return [
+            (self._remembered[done.task], done.output_ref)
+            for done in self._being_saved
+            if done.success and done.output_ref is not None and done.task in self._remembered
+        ]
+
     def saved_completions(self) -> list[Completion]:
         saved, self._being_saved = self._being_saved, []
         return saved
@@ -160,3 +181,10 @@ def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: C
         return values.load_output(ref, store.get_output)
 
     return WorkflowState.load(spec, document, read_output=read_output, starts_reported=starts)
+
+
+def _cache_identities(spec: WorkflowSpec) -> dict[str, str]:
+    if not any(map(is_cached, spec.tasks)):
+        return {}
+    pairs = zip(spec.tasks, identities(spec), strict=True)
+    return {task.name: identity for task, identity in pairs if identity is not None and is_cached(task)}

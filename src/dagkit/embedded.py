@@ -9,8 +9,7 @@ import threading
 from concurrent.futures import Future
 
 from dagkit.config import Settings, Target
-from dagkit.coordinator import Coordinator
-from dagkit.coordinator import Settings as Pace
+from dagkit.coordinator import Coordinator, Pace
 from dagkit.model.states import RunStatus
 from dagkit.stores.base import Store
 
@@ -29,7 +28,7 @@ class Host:
         self.store, self.target = store, target
         self._route = target.route(store)
         pace = Pace(cancel_poll_interval_s=0.25)
-        self.coordinator = Coordinator(store, self._route, role=role_of_this_process(), settings=pace).start()
+        self.coordinator = Coordinator(store, self._route, role=role_of_this_process(), pace=pace).start()
         self._users = 0
 
     @property

@@ -74,7 +74,7 @@ class NoProgress:
 
 
 class LineProgress:
-    """A line when something notable happened: the start, a first failure, the end, else at most one every ten seconds."""
+    """A line when something notable happened: a first failure, the end; else at most one every ten seconds."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream, self._next, self._failed, self._said = stream, time.monotonic() + LINE_INTERVAL_S, False, ""

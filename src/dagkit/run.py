@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagkit import embedded, tables
 from dagkit.config import Settings
-from dagkit.coordinator import is_owner_dead
 from dagkit.engine.state import RetryCounts, WorkflowState
 from dagkit.errors import (
     BackendError,
@@ -28,6 +27,7 @@ from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
+from dagkit.ownership import is_owner_dead
 from dagkit.progress import format_counts, progress_for
 from dagkit.rows import TaskRow, task_row
 from dagkit.runtime import values
@@ -101,7 +101,7 @@ class Run:
         return task_row(self.spec, self.spec.index[name], entry)
 
     def table(self) -> Any:
-        """One row a task: a `pandas.DataFrame` if pandas is installed, else a list of dicts that displays as a table."""
+        """One row a task: a `pandas.DataFrame` if pandas is installed, else a list of dicts that shows as a table."""
         table = tables.Table(
             {
                 "task": row.name,
@@ -116,7 +116,7 @@ class Run:
         return table.to_frame() if tables.has_pandas() else table
 
     def usage(self) -> tables.Table:
-        """Per template: tasks, attempts, and the minimum, median, mean and maximum of wall time (s) and peak memory (MiB)."""
+        """Per template: tasks, attempts, and minimum, median, mean, maximum of wall time (s) and peak memory (MiB)."""
         return tables.usage_table(self.tasks())
 
     def errors(self, limit: int | None = None) -> list[TaskFailed]:
@@ -146,8 +146,8 @@ class Run:
             timeout: Seconds; then `RunTimeout`. What was submitted goes on.
             progress: True for a bar or lines on stderr, None to decide by the terminal, False for silence.
 
-        Raises `BackendError` if what drives the run in this process had to stop, and says how to go on. `KeyboardInterrupt`
-        stops a run that this process drives: it is saved, and the message says how to go on.
+        Raises `BackendError` if what drives the run in this process had to stop, and says how to go on.
+        `KeyboardInterrupt` stops a run that this process drives: it is saved, and the message says how to go on.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -208,7 +208,7 @@ class Run:
     # --- changing its course
 
     def cancel(self) -> None:
-        """Ask for the run to be cancelled: nothing more is started, running tasks are stopped. A run that is over stays as it is."""
+        """Ask for the run to be cancelled: nothing more starts, running tasks are stopped. A run that is over stays so."""
         self.store.request_cancel(self.id)
         host = embedded.driving(self.store.url, self.id)
         if host is not None:
@@ -255,9 +255,9 @@ class Run:
         return lease is not None and not is_owner_dead(lease.owner)
 
     def reproduce(self, task: str | Node[Any]) -> Any:
-        """Run a Python task's function in this process with the very arguments that it had in the run; returns its value.
+        """Run a Python task's function in this process, with the very arguments that it had in the run.
 
-        For debugging: exceptions arrive as they are, breakpoints work, nothing is recorded.
+        Returns its value. For debugging: exceptions arrive as they are, breakpoints work, nothing is recorded.
         """
         from dagkit.runtime import call
 
@@ -277,7 +277,8 @@ class Run:
         from dagkit.workflow import display
 
         row = self.row()
-        text = f"{row.name}  {fold_id(self.id)}  {row.status}  {row.counts.ended} of {row.counts.total}  {format_counts(row.counts)}"
+        done = f"{row.counts.ended} of {row.counts.total}"
+        text = f"{row.name}  {fold_id(self.id)}  {row.status}  {done}  {format_counts(row.counts)}"
         return display(self.spec, {task.name: task.state for task in self.tasks()}, text)
 
     # --- inside
@@ -294,8 +295,8 @@ class Run:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise RunTimeout(
-                    f"run {fold_id(self.id)} ({row.name}) is {row.status} with {row.counts.ended} of {row.counts.total} tasks "
-                    f"ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
+                    f"run {fold_id(self.id)} ({row.name}) is {row.status} with {row.counts.ended} of {row.counts.total} "
+                    f"tasks ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
                 )
             self._pause(pause if left is None else min(pause, left))
             pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
@@ -342,7 +343,7 @@ class Run:
         return f"go on with dagkit.attach({self.id!r}), or run(..., id={self.id!r}, resume=True)"
 
     def _change(self, change: Callable[[WorkflowState], T], *, clear_cancel: bool = False) -> T:
-        """Apply a change to the state: through the coordinator of this process if it drives the run, else by a guarded save."""
+        """Apply a change to the state: through this process's coordinator if it drives the run, else by a guarded save."""
         host = embedded.driving(self.store.url, self.id)
         if host is not None:
             withdraw = (lambda: self.store.clear_cancel(self.id)) if clear_cancel else None

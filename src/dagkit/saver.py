@@ -8,14 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from dagkit.drive import Drive
 from dagkit.errors import BackendError, StateConflict
 from dagkit.model.records import StateChanges
 from dagkit.stores.base import Store
-
-if TYPE_CHECKING:
-    from dagkit.drive import Drive
 
 __all__ = ["Saver"]
 
@@ -74,6 +71,8 @@ class Saver:
         for pause in (*self._backoff_s, None):
             try:
                 drive.etag = self._store.save(drive.workflow_id, changes, drive.etag)
+                if results := drive.results_to_remember():
+                    self._store.remember(results)
             except StateConflict as error:
                 return error
             except BackendError as error:

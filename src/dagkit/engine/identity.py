@@ -1,4 +1,4 @@
-"""What makes two tasks the same work: a digest over a task's own work and over everything upstream of it (DESIGN section 9)."""
+"""What makes two tasks the same work: a digest over a task's own work and everything upstream (DESIGN section 9)."""
 
 from __future__ import annotations
 

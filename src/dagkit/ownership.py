@@ -1,0 +1,81 @@
+"""Who may drive a run: owners, and the leases of one coordinator."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+
+import psutil
+
+from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy
+from dagkit.stores.base import Lease, Store
+
+__all__ = ["Leases", "is_owner_dead", "make_owner", "owner_words"]
+
+log = logging.getLogger("dagkit.coordinator")
+
+
+def make_owner(role: str) -> str:
+    """`notebook (host-a) #1234.567`: for people before the `#`, for `is_owner_dead` after it."""
+    return f"{role} ({platform.node()}) #{os.getpid()}.{_start_time(os.getpid())}"
+
+
+def owner_words(owner: str) -> str:
+    """The part of an owner that people read."""
+    return owner.split(" #", 1)[0]
+
+
+def is_owner_dead(owner: str) -> bool:
+    """Whether an owner ran on this host and is certainly gone."""
+    words, _, process = owner.partition(" #")
+    pid, _, started = process.partition(".")
+    if not pid.isdigit() or f"({platform.node()})" not in words:
+        return False
+    return _start_time(int(pid)) != started
+
+
+def _start_time(pid: int) -> str:
+    try:
+        return f"{psutil.Process(pid).create_time():.2f}"
+    except psutil.Error:
+        return ""
+
+
+class Leases:
+    """Acquires, renews and releases leases for one owner. A lease of a dead process of this host is broken at once."""
+
+    def __init__(self, store: Store, owner: str, ttl_s: float) -> None:
+        self._store, self.owner, self._ttl_s = store, owner, ttl_s
+
+    def acquire(self, name: str) -> Lease:
+        """The lease; `RunBusy` naming the holder if it is somebody else's."""
+        lease = self._store.acquire_lease(name, self.owner, self._ttl_s)
+        if lease is not None:
+            return lease
+        holder = self._store.lease(name)
+        if holder is not None and is_owner_dead(holder.owner):
+            self._store.break_lease(name)
+        lease = self._store.acquire_lease(name, self.owner, self._ttl_s)
+        if lease is not None:
+            return lease
+        by = owner_words(holder.owner) if holder else "another process"
+        what = name.removeprefix("run/")
+        raise RunBusy(f"{what} is driven by {by}; look at it with dagkit.attach, or wait for its end")
+
+    def renew(self, lease: Lease) -> Lease:
+        """The renewed lease, or the same one if the store did not answer; `LeaseLost` if it was taken over."""
+        try:
+            return self._store.renew_lease(lease, self._ttl_s)
+        except LeaseLost:
+            raise
+        except BackendError as error:
+            log.warning("cannot renew lease %s: %s", lease.name, error)
+            return lease
+
+    def release(self, lease: Lease) -> None:
+        """Give it up; a store that does not answer lets it lapse."""
+        try:
+            self._store.release_lease(lease)
+        except DagkitError as error:
+            log.warning("cannot release lease %s: %s", lease.name, error)
