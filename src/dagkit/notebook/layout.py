@@ -19,8 +19,8 @@ __all__ = ["Layout", "place"]
 Point = tuple[float, float]
 
 GAP_X, GAP_Y = 24.0, 38.0
-BEND_WIDTH = 6.0
-ORDER_SWEEPS, POSITION_SWEEPS = 12, 10
+BEND_WIDTH, BEND_WEIGHT = 6.0, 8.0
+ORDER_SWEEPS, POSITION_SWEEPS = 12, 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,7 @@ class _Net:
     """Boxes and bends in rows: an edge that skips levels has a bend on each, shared by all edges of its parent."""
 
     def __init__(self, levels: Sequence[int], edges: Sequence[tuple[int, int]]) -> None:
+        self.boxes = len(levels)
         self.levels = list(levels)
         self.above: list[list[int]] = [[] for _ in levels]
         self.below: list[list[int]] = [[] for _ in levels]
@@ -156,37 +157,44 @@ def _positions(net: _Net, widths: Sequence[float]) -> list[float]:
         for i in row:
             centres[i] = at + widths[i] / 2
             at += widths[i] + GAP_X
+    weights = [1.0] * net.boxes + [BEND_WEIGHT] * (len(widths) - net.boxes)
     for sweep in range(POSITION_SWEEPS):
-        last = sweep >= POSITION_SWEEPS - 2
+        last = sweep >= POSITION_SWEEPS - 6
         for row in net.rows if sweep % 2 == 0 else reversed(net.rows):
-            wanted = [_wanted(i, net, centres, both=last, downwards=sweep % 2 == 0) for i in row]
-            for i, centre in zip(row, _spread(wanted, [widths[i] for i in row]), strict=True):
+            wanted = [_wanted(i, net, centres, weights, both=last, downwards=sweep % 2 == 0) for i in row]
+            spread = _spread(wanted, [widths[i] for i in row], [weights[i] for i in row])
+            for i, centre in zip(row, spread, strict=True):
                 centres[i] = centre
     left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
     return [centre - left for centre in centres]
 
 
-def _wanted(i: int, net: _Net, centres: Sequence[float], *, both: bool, downwards: bool) -> float:
+def _wanted(
+    i: int, net: _Net, centres: Sequence[float], weights: Sequence[float], *, both: bool, downwards: bool
+) -> float:
+    """The mean place of the neighbours; from a bend, other bends weigh more, so that long edges run straight."""
     above, below = net.above[i], net.below[i]
     neighbours = above + below if both else (above or below) if downwards else (below or above)
-    return _mean([centres[n] for n in neighbours], otherwise=centres[i])
+    if i < net.boxes or not neighbours:
+        return _mean([centres[n] for n in neighbours], otherwise=centres[i])
+    return sum(weights[n] * centres[n] for n in neighbours) / sum(weights[n] for n in neighbours)
 
 
 def _mean(values: Sequence[float], otherwise: float) -> float:
     return sum(values) / len(values) if values else otherwise
 
 
-def _spread(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
+def _spread(wanted: Sequence[float], widths: Sequence[float], weights: Sequence[float]) -> list[float]:
     """The centres closest to the wanted ones (least squares) that keep order and gaps: pool adjacent violators."""
     offsets = [0.0]
     for left, right in pairwise(widths):
         offsets.append(offsets[-1] + left / 2 + GAP_X + right / 2)
-    pools: list[tuple[float, int]] = []
-    for want, offset in zip(wanted, offsets, strict=True):
-        total, count = want - offset, 1
-        while pools and pools[-1][0] / pools[-1][1] > total / count:
-            total, count = total + pools[-1][0], count + pools[-1][1]
+    pools: list[tuple[float, float, int]] = []
+    for want, offset, weight in zip(wanted, offsets, weights, strict=True):
+        total, mass, count = weight * (want - offset), weight, 1
+        while pools and pools[-1][0] / pools[-1][1] > total / mass:
+            total, mass, count = total + pools[-1][0], mass + pools[-1][1], count + pools[-1][2]
             pools.pop()
-        pools.append((total, count))
-    base = [total / count for total, count in pools for _ in range(count)]
+        pools.append((total, mass, count))
+    base = [total / mass for total, mass, count in pools for _ in range(count)]
     return [b + offset for b, offset in zip(base, offsets, strict=True)]

@@ -7,7 +7,7 @@ import unicodedata
 
 __all__ = ["cells", "clean", "pixels", "shorten", "xml"]
 
-_NARROW, _WIDE_LATIN = frozenset("iljtfrI.,:;'|!()[]· "), frozenset("mwMWQGO@%—…×")
+_NARROW, _WIDE_LATIN = frozenset("iljtfrI.,:;'|!()[]· "), frozenset("mwMWQGO@%—…×<>=+~_")
 _INVISIBLE = ("Cc", "Cs", "Co", "Cn", "Cf", "Zl", "Zp")
 
 

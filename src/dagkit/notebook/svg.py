@@ -22,18 +22,22 @@ __all__ = ["draw"]
 _LIGHT: Final = {
     "ink": "#1f2933",
     "soft": "#6b7785",
-    "line": "#d9dee4",
+    "hair": "#d9dee4",
     "bg": "#ffffff",
     "panel": "#f7f9fb",
     "edge": "#b9c2cc",
+    "idle": "#9ca8b4",
+    "pending": COLOURS[TaskState.PENDING],
 }
 _DARK: Final = {
     "ink": "#e6eaee",
     "soft": "#9aa5b1",
-    "line": "#39424c",
+    "hair": "#39424c",
     "bg": "#15191d",
     "panel": "#1d2329",
     "edge": "#56616d",
+    "idle": "#6b7785",
+    "pending": "#4a545f",
 }
 
 _SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
@@ -49,14 +53,15 @@ def _style() -> str:
     dark, light = variables(_DARK), variables(_LIGHT)
     darks = '[data-jp-theme-light="false"] .dagkit-graph,.vscode-dark .dagkit-graph,html[theme="dark"] .dagkit-graph'
     lights = '[data-jp-theme-light="true"] .dagkit-graph,.vscode-light .dagkit-graph,html[theme="light"] .dagkit-graph'
-    rules = "".join(f".dk-{name}{{{what}:var(--dk-{name})}}" for name, what in _USES.items())
+    rules = "".join(f".dk-{name}{{fill:var(--dk-{name})}}" for name in _FILLS)
+    rules += "".join(f".dk-{name}-line{{stroke:var(--dk-{name})}}" for name in _STROKES)
     return (
         f".dagkit-graph{{{light}}}@media (prefers-color-scheme:dark){{.dagkit-graph{{{dark}}}}}"
         f"{darks}{{{dark}}}{lights}{{{light}}}{rules}"
     )
 
 
-_USES: Final = {"ink": "fill", "soft": "fill", "bg": "fill", "panel": "fill", "line": "stroke", "edge": "stroke"}
+_FILLS, _STROKES = ("ink", "soft", "bg", "panel", "pending"), ("hair", "edge", "idle", "pending")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +156,16 @@ def _card(card: _Card, corner: Point) -> str:
     width, height = card.size
     state = headline(card.counts) if card.counts is not None else None
     is_loud = state in (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
-    stroke = COLOURS[state] if state is not None else "#8b97a4"
+    stroke = COLOURS[state] if state is not None else _LIGHT["idle"]
+    tone = "dk-idle-line" if state is None else _tone(state, "-line")
     dashed = ' stroke-dasharray="4 3"' if card.box.when or state is TaskState.SKIPPED else ""
     parts = [f'<g transform="translate({_n(corner[0])},{_n(corner[1])})"><title>{_tooltip(card)}</title>']
     if len(card.box.members) > 1:
         parts.append(_plate((4, 4), card.size, "bg", radius=7))
     line = 2.0 if is_loud else 1.4
-    parts.append(_rect((0, 0), card.size, "dk-bg", fill=_LIGHT["bg"], stroke=stroke, radius=7, line=line, more=dashed))
+    parts.append(
+        _rect((0, 0), card.size, f"dk-bg {tone}", fill=_LIGHT["bg"], stroke=stroke, radius=7, line=line, more=dashed)
+    )
     parts.append(_text(_PAD, 18.0, xml(card.title), _TITLE_PX, soft=card.box.is_fold))
     parts.extend(_text(_PAD, 32.0 + 14.0 * i, xml(line), _SUB_PX, soft=True) for i, line in enumerate(card.lines))
     if card.has_bar and card.counts is not None:
@@ -182,12 +190,12 @@ def _bar(counts: Counts, x: float, y: float, width: float) -> str:
     parts, at = [], x
     for i, (state, share) in enumerate(shares):
         share -= surplus if i == largest else 0.0
-        parts.append(_segment(at, y, share, COLOURS[state], first=i == 0, last=i == len(shares) - 1))
+        parts.append(_segment(at, y, share, state, first=i == 0, last=i == len(shares) - 1))
         at += share
     return "".join(parts)
 
 
-def _segment(x: float, y: float, width: float, colour: str, *, first: bool, last: bool) -> str:
+def _segment(x: float, y: float, width: float, state: TaskState, *, first: bool, last: bool) -> str:
     height, radius = 6.0, min(3.0, width / 2)
     left, right = radius if first else 0.0, radius if last else 0.0
     path = (
@@ -197,7 +205,12 @@ def _segment(x: float, y: float, width: float, colour: str, *, first: bool, last
         + (f"a{_n(left)} 3 0 0 1 0 {_n(-height)}" if first else "")
         + "z"
     )
-    return f'<path d="{path}" fill="{colour}"/>'
+    return f'<path d="{path}" class="{_tone(state)}" fill="{COLOURS[state]}"/>'
+
+
+def _tone(state: TaskState, use: str = "") -> str:
+    """The class of what has a state's colour: only the grey of waiting differs between light and dark."""
+    return f"dk-pending{use}" if state is TaskState.PENDING else ""
 
 
 # --- edges, legend, marks -----------------------------------------------------------------------------------------
@@ -205,7 +218,11 @@ def _segment(x: float, y: float, width: float, colour: str, *, first: bool, last
 
 def _edges(layout: Layout) -> list[str]:
     paths = "".join(f'<path d="{_curve(points)}"/>' for points in layout.routes.values())
-    return [f'<g fill="none" class="dk-edge" stroke="{_LIGHT["edge"]}" stroke-width="1.4">{paths}</g>'] if paths else []
+    return (
+        [f'<g fill="none" class="dk-edge-line" stroke="{_LIGHT["edge"]}" stroke-width="1.4">{paths}</g>']
+        if paths
+        else []
+    )
 
 
 def _curve(points: Sequence[Point]) -> str:
@@ -233,7 +250,8 @@ def _legend(tallies: Sequence[Counts]) -> list[tuple[TaskState, str, float]]:
 def _legend_marks(legend: Sequence[tuple[TaskState, str, float]], y: float) -> list[str]:
     parts, x = [], _MARGIN
     for state, words, width in legend:
-        parts.append(f'<rect x="{_n(x)}" y="{_n(y - 8)}" width="9" height="9" rx="2" fill="{COLOURS[state]}"/>')
+        colour = f'class="{_tone(state)}" fill="{COLOURS[state]}"'
+        parts.append(f'<rect x="{_n(x)}" y="{_n(y - 8)}" width="9" height="9" rx="2" {colour}/>')
         parts.append(_text(x + 14, y, xml(words), _SUB_PX, soft=True))
         x += width
     return parts
@@ -241,7 +259,7 @@ def _legend_marks(legend: Sequence[tuple[TaskState, str, float]], y: float) -> l
 
 def _plate(corner: Point, size: Point, fill: str, *, radius: float) -> str:
     """A rectangle in the colours of the theme, with a hair line around it."""
-    return _rect(corner, size, f"dk-{fill} dk-line", fill=_LIGHT[fill], stroke=_LIGHT["line"], radius=radius)
+    return _rect(corner, size, f"dk-{fill} dk-hair-line", fill=_LIGHT[fill], stroke=_LIGHT["hair"], radius=radius)
 
 
 def _rect(
