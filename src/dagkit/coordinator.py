@@ -69,6 +69,7 @@ class Coordinator:
         store: Where the runs live.
         route: The executor for a queue. Executors are polled by the loop's thread, closed by their maker.
         role: For people: `notebook`, `script`, `coordinator`.
+        save_backoff_s: Pauses before a save that failed is tried again; then the run is given up, with the reason.
         discover: Find and drive every run of the store, under the service lease, instead of those given to `drive`.
     """
 
@@ -80,6 +81,7 @@ class Coordinator:
         role: str = "coordinator",
         pace: Pace | None = None,
         discover: bool = False,
+        save_backoff_s: tuple[float, ...] = (0.2, 1.0, 3.0),
     ) -> None:
         self.store, self.pace, self.counters = store, pace or Pace(), Counters()
         self._fleet, self._discover = Fleet(route), discover
@@ -87,7 +89,7 @@ class Coordinator:
         self._drives: dict[str, Drive] = {}
         self._outcomes: dict[str, Future[RunStatus]] = {}
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._saver = Saver(store, self._fleet.interrupt)
+        self._saver = Saver(store, self._fleet.interrupt, save_backoff_s)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._service_lease: Lease | None = None

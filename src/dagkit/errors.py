@@ -189,7 +189,7 @@ class WorkflowExists(UsageError):
         self.workflow_id = workflow_id
         super().__init__(
             f"a run with the id {workflow_id!r} exists already{': ' + detail if detail else ''}. "
-            f"Choose another id, look at it with dagkit.attach({workflow_id!r}), or go on with it: run(..., resume=True)."
+            f"Choose another id, look at it with dagkit.attach({workflow_id!r}), or go on with run(..., resume=True)."
         )
 
 

@@ -208,7 +208,7 @@ class Run:
     # --- changing its course
 
     def cancel(self) -> None:
-        """Ask for the run to be cancelled: nothing more starts, running tasks are stopped. A run that is over stays so."""
+        """Ask for the run to be cancelled: nothing more starts, what runs is stopped. No effect on a run that is over."""
         self.store.request_cancel(self.id)
         host = embedded.driving(self.store.url, self.id)
         if host is not None:
@@ -295,8 +295,8 @@ class Run:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise RunTimeout(
-                    f"run {fold_id(self.id)} ({row.name}) is {row.status} with {row.counts.ended} of {row.counts.total} "
-                    f"tasks ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
+                    f"run {fold_id(self.id)} ({row.name}) is {row.status}, {row.counts.ended} of {row.counts.total} tasks "
+                    f"have ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
                 )
             self._pause(pause if left is None else min(pause, left))
             pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
@@ -343,7 +343,7 @@ class Run:
         return f"go on with dagkit.attach({self.id!r}), or run(..., id={self.id!r}, resume=True)"
 
     def _change(self, change: Callable[[WorkflowState], T], *, clear_cancel: bool = False) -> T:
-        """Apply a change to the state: through this process's coordinator if it drives the run, else by a guarded save."""
+        """Apply a change to the state: by this process's coordinator if it drives the run, else by a guarded save."""
         host = embedded.driving(self.store.url, self.id)
         if host is not None:
             withdraw = (lambda: self.store.clear_cancel(self.id)) if clear_cancel else None

@@ -25,7 +25,7 @@ class Saver:
     A failing service is tried again after each pause of `backoff_s`; then the failure is the result.
     """
 
-    def __init__(self, store: Store, wake: Callable[[], None], backoff_s: tuple[float, ...] = (0.2, 1.0, 3.0)) -> None:
+    def __init__(self, store: Store, wake: Callable[[], None], backoff_s: tuple[float, ...]) -> None:
         self._store, self._wake, self._backoff_s = store, wake, backoff_s
         self._jobs: queue.SimpleQueue[tuple[Drive, StateChanges] | None] = queue.SimpleQueue()
         self._done: deque[tuple[Drive, BaseException | None]] = deque()
