@@ -1,0 +1,7 @@
+"""For testing your own pipelines: stores and queues in memory, with a clock you may set."""
+
+from __future__ import annotations
+
+from dagkit.stores.memory import MemoryStore
+
+__all__ = ["MemoryStore"]
