@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dagkit.engine.identity import identities, is_cached
 from dagkit.engine.state import WorkflowState
+from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
 from dagkit.fleet import Fleet
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
@@ -20,6 +22,10 @@ __all__ = ["Drive"]
 
 T = TypeVar("T")
 
+log = logging.getLogger("dagkit.coordinator")
+
+_MOST_REFUSALS, _LONGEST_PAUSE_S = 20, 30.0
+
 
 class Drive:
     """A run that this process drives. Used by the coordinator's thread only, except what the saver reads."""
@@ -31,6 +37,7 @@ class Drive:
         self.conflicts = 0
         self.is_saving = self.is_stopping = self.is_over_when_saved = False
         self._starts = starts
+        self._refusals, self._pause_until = 0, 0.0
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
         self._dirty = True
@@ -84,27 +91,41 @@ class Drive:
 
     def dispatch(self, now: float, fleet: Fleet) -> int:
         """Hand ready tasks to their executors; returns how many were taken."""
-        if self.is_stopping:
+        if self.is_stopping or now < self._pause_until:
             return 0
         chosen = self.state.dispatch(now, lambda queue: fleet.of(queue).capacity())
         if not chosen:
             return 0
         self._dirty = True
         groups = fleet.grouped(chosen, lambda item: item.queue)
-        return sum(self._submit(executor, items) for executor, items in groups)
+        return sum(self._submit(executor, items, now) for executor, items in groups)
 
-    def _submit(self, executor: Executor, items: list[Any]) -> int:
+    def _submit(self, executor: Executor, items: list[Any], now: float) -> int:
         messages = [self._message(item.index, item.name, item.attempt, item.generation, item.queue) for item in items]
         try:
             taken = executor.submit(messages)
+        except BackendError as error:
+            self.state.undo(items)
+            self._pause_after(error, now)
+            return 0
         except BaseException:
             self.state.undo(items)
             raise
+        self._refusals = 0
         if taken < len(items):
             self.state.undo(items[taken:])
         for message in messages[:taken]:
             self._flight[message.task, message.attempt] = message.key
         return taken
+
+    def _pause_after(self, error: BackendError, now: float) -> None:
+        """An executor did not take anything: try again later, and give up when that has not helped often enough."""
+        self._refusals += 1
+        if self._refusals > _MOST_REFUSALS:
+            raise error
+        pause = min(_LONGEST_PAUSE_S, 0.1 * 2**self._refusals)
+        self._pause_until = now + pause
+        log.warning("run %s: nothing could be submitted, trying again in %.1f s: %s", self.workflow_id, pause, error)
 
     def _message(self, index: int, name: str, attempt: int, generation: int, queue: str) -> TaskMessage:
         task = self.state.spec.tasks[index]
