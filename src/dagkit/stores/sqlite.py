@@ -300,9 +300,7 @@ class SQLiteStore(StoredFiles, LeaseTable):
 
     def remember(self, results: Sequence[tuple[str, str]]) -> None:
         with self._database.writing("recording results for the cache") as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO results SELECT key, value FROM json_each(?)", (json.dumps(dict(results)),)
-            )
+            connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", results)
 
 
 def _write_tasks(connection: sqlite3.Connection, run: int, entries: str) -> None:

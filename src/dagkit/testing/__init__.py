@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dagkit.queues.memory import MemoryTransport
 from dagkit.stores.memory import MemoryStore
 
-__all__ = ["MemoryStore"]
+__all__ = ["MemoryStore", "MemoryTransport"]
