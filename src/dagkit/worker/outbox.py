@@ -1,0 +1,115 @@
+"""Completions on their way out: published first, then the task message is deleted; what fails is tried again later."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dagkit.errors import BackendError
+from dagkit.model.messages import Completion
+from dagkit.queues.base import OutMessage, Queue
+from dagkit.worker.locks import Held, LockKeeper
+
+__all__ = ["Outbox"]
+
+log = logging.getLogger(__name__)
+
+_FIRST_BACKOFF_S = 1.0
+_LONGEST_BACKOFF_S = 60.0
+
+
+@dataclass(slots=True)
+class _Report:
+    held: Held
+    completion: Completion
+    tries: int = 0
+    due: float = 0.0
+
+
+class Outbox:
+    """Used by the worker's main thread alone.
+
+    Args:
+        max_tries: After so many the task message is left to come back; 0 = never give up.
+        released: Called with every message that the worker no longer holds.
+    """
+
+    def __init__(
+        self,
+        tasks: Queue,
+        completions: Queue,
+        keeper: LockKeeper,
+        max_tries: int,
+        released: Callable[[Held], None],
+        counters: Counter[str],
+    ) -> None:
+        self._tasks, self._completions, self._keeper = tasks, completions, keeper
+        self._max_tries, self._released, self._counters = max_tries, released, counters
+        self._waiting: list[_Report] = []
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, held: Held, completion: Completion) -> None:
+        self._waiting.append(_Report(held, completion))
+
+    def flush(self) -> None:
+        """Send what is due, in one batch."""
+        now = time.monotonic()
+        due = [report for report in self._waiting if report.due <= now]
+        if not due:
+            return
+        self._waiting = [report for report in self._waiting if report.due > now]
+        for report in due:
+            if report.held.lost:
+                self._release(report)
+        due = [report for report in due if not report.held.lost]
+        try:
+            self._completions.send_batch([_message(report.completion) for report in due])
+        except BackendError as error:
+            self._postpone(due, error, now)
+        else:
+            self._counters["reported"] += len(due)
+            self.delete([report.held for report in due])
+
+    def delete(self, done: Sequence[Held]) -> None:
+        """Delete settled task messages. Failing is harmless: the task comes back and its completion is ignored."""
+        try:
+            self._tasks.complete([self._keeper.drop(held) for held in done])
+        except BackendError as error:
+            log.warning("messages that are done could not be deleted: %s", error)
+        for held in done:
+            self._released(held)
+
+    def give_back(self, held: Held, delay_s: float = 0.0) -> None:
+        """Make the task message visible to other workers, as the same attempt."""
+        try:
+            self._tasks.abandon([self._keeper.drop(held)], delay_s)
+        except BackendError as error:
+            log.warning("%s could not be given back, it returns when its lock ends: %s", held.message.id, error)
+        self._counters["given_back"] += 1
+        self._released(held)
+
+    def _postpone(self, reports: Sequence[_Report], error: BackendError, now: float) -> None:
+        log.warning("%d completions could not be reported: %s", len(reports), error)
+        for report in reports:
+            report.tries += 1
+            if self._max_tries and report.tries >= self._max_tries:
+                self._counters["unreported"] += 1
+                self.give_back(report.held)
+                continue
+            report.due = now + min(_FIRST_BACKOFF_S * 2 ** (report.tries - 1), _LONGEST_BACKOFF_S)
+            self._waiting.append(report)
+
+    def _release(self, report: _Report) -> None:
+        self._keeper.drop(report.held)
+        self._released(report.held)
+
+
+def _message(completion: Completion) -> OutMessage:
+    text = completion.to_text()
+    return OutMessage(json.loads(text)["id"], text)

@@ -1,0 +1,405 @@
+"""The worker's loop: feeds an executor with the messages of one queue and reports what became of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from dagkit.errors import BackendError, DagkitError
+from dagkit.executors.base import Executor
+from dagkit.executors.queued import completion_queue_name
+from dagkit.model.messages import AttemptKey, Completion, PoisonMessage, Started, TaskMessage
+from dagkit.model.states import TERMINAL, FailureKind, TaskState
+from dagkit.queues.base import Delivery, Transport
+from dagkit.settings import WorkerSettings
+from dagkit.stores.base import Store
+from dagkit.worker import ordinary
+from dagkit.worker.intake import Intake
+from dagkit.worker.locks import Held, LockKeeper
+from dagkit.worker.outbox import Outbox
+
+__all__ = ["Outcome", "Worker"]
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.25
+_STOP_S = 10.0
+_NEVER_S = 1e9
+_REMOTE_IDLE_BACKOFF_S = 30.0
+_ORDINARY_MAX_FAILURES = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Why a worker stopped. `failed` if it did so because its tasks failed one after the other."""
+
+    reason: str
+    failed: bool
+    counters: Counter[str]
+
+
+class _Phase(Enum):
+    SERVING = "serving"
+    FINISHING = "finishing what runs"
+    DRAINING = "waiting for what runs"
+    STOPPING = "stopping what runs"
+    KILLING = "killing what runs"
+
+
+class Worker:
+    """Serves one queue until it is told to stop, has been idle for too long, or fails every task it touches.
+
+    SIGTERM takes no new work, gives running tasks the grace to finish and returns the rest to the queue as the same
+    attempt. SIGINT does that without the grace. A second one kills. SIGUSR1 finishes what runs, however long it takes.
+
+    Args:
+        executor: Runs the tasks; a `LocalExecutor` with `settings.slots` slots if None. Closed by `run`.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        store: Store,
+        transport: Transport,
+        settings: WorkerSettings | None = None,
+        executor: Executor | None = None,
+    ) -> None:
+        self.settings = settings or WorkerSettings()
+        self.counters: Counter[str] = Counter()
+        self.name = f"{platform.node()}:{os.getpid()}"
+        self._store, self._queue = store, transport.open(queue)
+        self._executor = executor or _local_executor(store, self.settings)
+        self._held: dict[AttemptKey, Held] = {}
+        self._backlog: list[TaskMessage] = []
+        self._lost: list[Held] = []
+        self._returning: set[AttemptKey] = set()
+        self._phase, self._deadline, self._reason = _Phase.SERVING, 0.0, ""
+        self._signals: list[int] = []
+        self._failures, self._failed = 0, False
+        self._idle_since = time.monotonic()
+        self._next_watch = 0.0
+        self._keeper = LockKeeper(
+            self._queue,
+            self.settings.lock_s,
+            self._lock_lost,
+            lambda ttl_s: transport.register_worker(queue, self.name, ttl_s),
+        )
+        self._outbox = Outbox(
+            self._queue,
+            transport.open(completion_queue_name(store.url)),
+            self._keeper,
+            self.settings.completion_attempts,
+            self._released,
+            self.counters,
+        )
+        self._jobs = ordinary.FailedJobs(self._queue, transport, self._outbox)
+        self._intake = Intake(
+            self._queue, self.settings.lock_s, self._executor.interrupt, _idle_backoff(self.settings, transport)
+        )
+
+    # --- the loop
+
+    def run(self) -> Outcome:
+        """Serve until there is a reason to stop. In the main thread, signals are handled meanwhile."""
+        with self._handled_signals():
+            self._keeper.start()
+            self._intake.start()
+            try:
+                while not self._is_done():
+                    self._step()
+            finally:
+                self._close()
+        return Outcome(self._reason, self._failed, self.counters)
+
+    def stop(self) -> None:
+        """What SIGTERM does, for callers in another thread."""
+        self._signals.append(signal.SIGTERM)
+        self._executor.interrupt()
+
+    def _step(self) -> None:
+        self._mind_signals()
+        self._take()
+        self._submit()
+        for report in self._executor.poll(_POLL_S if self._held or not len(self._outbox) else 0.05):
+            self._note(report)
+        self._stop_lost()
+        self._watch()
+        self._outbox.flush()
+        self._open_room()
+        self._mind_the_time()
+
+    def _is_done(self) -> bool:
+        if self._phase is _Phase.SERVING:
+            return False
+        # After the stop has taken too long, or on a second signal, what is left is killed by closing the executor.
+        return (not self._held and not self._intake.waiting) or self._phase is _Phase.KILLING
+
+    def _mind_the_time(self) -> None:
+        now = time.monotonic()
+        if self._held or self._intake.waiting:
+            self._idle_since = now
+        idle_s = self.settings.idle_timeout_s
+        if self._phase is _Phase.SERVING and idle_s is not None and now - self._idle_since >= idle_s:
+            self._finish(f"no task for {idle_s:g} s")
+        if self._phase is _Phase.DRAINING and now >= self._deadline:
+            self._stop_tasks()
+        elif self._phase is _Phase.STOPPING and now >= self._deadline:
+            self._phase = _Phase.KILLING
+
+    def _close(self) -> None:
+        self._intake.close()
+        self._give_back_unread()
+        for report in self._executor.poll(0.0):
+            self._note(report)
+        self._executor.close(0.0 if self._phase is _Phase.KILLING else self.settings.grace_s)
+        self._outbox.flush()
+        for held in list(self._held.values()):
+            self._outbox.give_back(held)
+        self._keeper.close()
+        self._intake.join(2.0)
+
+    # --- messages in
+
+    def _open_room(self) -> None:
+        """Let the intake take what the executor could begin now: a message that waits here waits for nobody else."""
+        room = (self._executor.capacity() or 0) - len(self._backlog)
+        if self._phase is _Phase.SERVING and room != self._intake.room:
+            self._intake.allow(room)
+
+    def _take(self) -> None:
+        fresh = [held for delivery in self._intake.take() if (held := self._read(delivery)) is not None]
+        if not fresh:
+            return
+        cancelled = self._cancelled({held.message.workflow_id for held in fresh if not held.is_ordinary})
+        for held in fresh:
+            self._keeper.hold(held)
+            self._held[held.key] = held
+            if held.message.workflow_id in cancelled:
+                self._report_failure(held, FailureKind.CANCELLED, "cancelled before it started")
+            elif held.delivery.count > self.settings.max_deliveries:
+                self._quarantine(held)
+            elif held.delivery.count > 1 and self._is_given_up(held):
+                self._outbox.delete([held])
+            else:
+                self._backlog.append(held.message)
+
+    def _read(self, delivery: Delivery) -> Held | None:
+        try:
+            held = ordinary.read(delivery, self._queue.name)
+        except PoisonMessage as error:
+            self.counters["poison"] += 1
+            log.warning("deleted a message that cannot be read: %s", error)
+            self._queue.complete([delivery])
+            return None
+        if held.key in self._held:
+            # The same attempt again: its lock was thought lost, or it was sent twice. The one that runs is enough.
+            self._queue.complete([delivery])
+            return None
+        self.counters["taken"] += 1
+        return held
+
+    def _submit(self) -> None:
+        if self._backlog and self._phase in (_Phase.SERVING, _Phase.FINISHING):
+            taken = self._executor.submit(self._backlog)
+            del self._backlog[:taken]
+
+    def _quarantine(self, held: Held) -> None:
+        times = held.delivery.count - 1
+        text = f"started {times} times without ever ending: each time its worker died or was stopped"
+        self._report_failure(held, FailureKind.USER, text)
+
+    def _give_back_unread(self) -> None:
+        waiting = self._intake.take()
+        if waiting:
+            self._queue.abandon(waiting)
+
+    # --- reports out
+
+    def _note(self, report: Completion | Started) -> None:
+        key = AttemptKey(report.workflow_id, report.task, report.generation or 0, report.attempt or 0)
+        held = self._held.get(key)
+        if held is None:
+            return
+        if isinstance(report, Started):
+            held.started = True
+        elif held.lost:
+            self._released(held)
+        elif key in self._returning and report.kind is FailureKind.PREEMPTED:
+            self._outbox.give_back(held)
+        else:
+            self._ended(held, report)
+
+    def _ended(self, held: Held, completion: Completion) -> None:
+        self._executor.acknowledge([completion])
+        self._count(held, completion)
+        if held.is_ordinary:
+            self._jobs.settle(held, completion)
+        else:
+            self._outbox.add(held, completion)
+
+    def _report_failure(self, held: Held, kind: FailureKind, error: str) -> None:
+        message = held.message
+        self._outbox.add(
+            held,
+            Completion(
+                message.workflow_id,
+                message.task,
+                False,
+                error=error,
+                attempt=message.attempt,
+                generation=message.generation,
+                kind=kind,
+            ),
+        )
+
+    def _count(self, held: Held, completion: Completion) -> None:
+        self.counters["succeeded" if completion.success else "failed"] += 1
+        if completion.success:
+            self._failures = 0
+        elif completion.kind in (FailureKind.USER, FailureKind.CONFIG, None):
+            self._failures += 1
+        limit = self.settings.max_failures
+        limit = min(limit, _ORDINARY_MAX_FAILURES) if held.is_ordinary else limit
+        if limit and self._failures >= limit and self._phase is _Phase.SERVING:
+            self._failed = True
+            self._finish(
+                f"{self._failures} tasks failed one after the other; the last: {_first_line(completion.error)}"
+            )
+
+    def _released(self, held: Held) -> None:
+        self._held.pop(held.key, None)
+        self._returning.discard(held.key)
+
+    # --- tasks to stop
+
+    def _lock_lost(self, held: Held) -> None:
+        self._lost.append(held)
+        self._executor.interrupt()
+
+    def _stop_lost(self) -> None:
+        while self._lost:
+            held = self._lost.pop()
+            self.counters["locks_lost"] += 1
+            if held.message in self._backlog:
+                self._backlog.remove(held.message)
+                self._released(held)
+            else:
+                self._executor.cancel([held.key], FailureKind.LOST)
+
+    def _watch(self) -> None:
+        """Look for cancelled runs and given up attempts, now and then, at a time that differs between workers."""
+        now = time.monotonic()
+        if now < self._next_watch or not self._held:
+            return
+        self._next_watch = now + self.settings.cancel_poll_s * random.uniform(0.8, 1.2)
+        runs = {held.message.workflow_id for held in self._held.values() if not held.is_ordinary}
+        cancelled = self._cancelled(runs)
+        keys = [key for key in self._held if key.workflow_id in cancelled]
+        if keys:
+            self._drop_waiting(keys, FailureKind.CANCELLED, "cancelled before it started")
+            self._executor.cancel(keys, FailureKind.CANCELLED)
+        for held in self._given_up(key for key in self._held if key.workflow_id not in cancelled):
+            self._executor.cancel([held.key], FailureKind.TIMEOUT)
+
+    def _cancelled(self, runs: set[str]) -> set[str]:
+        try:
+            return self._store.cancel_requested(runs) if runs else set()
+        except BackendError as error:
+            log.warning("cannot look for cancel requests: %s", error)
+            return set()
+
+    def _given_up(self, keys: Iterable[AttemptKey]) -> list[Held]:
+        return [held for key in list(keys) if not (held := self._held[key]).is_ordinary and self._is_given_up(held)]
+
+    def _is_given_up(self, held: Held) -> bool:
+        """Whether the state has ended this attempt already: it timed out, or its worker died after reporting."""
+        key = held.key
+        try:
+            entry = self._store.task_entries(key.workflow_id, [key.task]).get(key.task, {})
+        except DagkitError:
+            return False
+        now_at = (entry.get("generation", 0), entry.get("attempt_no", 0))
+        ended = TaskState(entry.get("state", "pending")) in TERMINAL
+        return now_at > (key.generation, key.attempt) or (ended and now_at == (key.generation, key.attempt))
+
+    def _drop_waiting(self, keys: Sequence[AttemptKey], kind: FailureKind, error: str) -> None:
+        for message in [message for message in self._backlog if message.key in keys]:
+            self._backlog.remove(message)
+            self._report_failure(self._held[message.key], kind, error)
+
+    # --- stopping
+
+    def _finish(self, reason: str) -> None:
+        self._phase, self._reason = _Phase.FINISHING, self._reason or reason
+        self._intake.close()
+        self._give_back_unread()
+
+    def _drain(self, reason: str, grace_s: float) -> None:
+        self._finish(reason)
+        for message in self._backlog:
+            self._outbox.give_back(self._held[message.key])
+        self._backlog.clear()
+        self._phase, self._deadline = _Phase.DRAINING, time.monotonic() + grace_s
+
+    def _stop_tasks(self) -> None:
+        """The grace is over: SIGTERM what runs; its messages go back as it ends."""
+        self._phase, self._deadline = _Phase.STOPPING, time.monotonic() + _STOP_S
+        self._returning.update(self._held)
+        self._executor.cancel(list(self._held), FailureKind.PREEMPTED)
+
+    def _mind_signals(self) -> None:
+        while self._signals:
+            number = self._signals.pop(0)
+            name = signal.Signals(number).name
+            log.info("%s while %s", name, self._phase.value)
+            if number == getattr(signal, "SIGUSR1", None):
+                self._finish(name)
+            elif self._phase in (_Phase.SERVING, _Phase.FINISHING):
+                self._drain(name, self.settings.grace_s if number == signal.SIGTERM else 0.0)
+            elif self._phase is _Phase.DRAINING:
+                self._stop_tasks()
+            else:
+                self._phase = _Phase.KILLING
+
+    @contextmanager
+    def _handled_signals(self) -> Iterator[None]:
+        """SIGTERM, SIGINT and SIGUSR1 go to `_mind_signals`; only the main thread may ask for that."""
+        numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name)]
+        previous: dict[int, Any] = {}
+        try:
+            for number in numbers:
+                previous[number] = signal.signal(number, lambda received, _: self._signals.append(received))
+        except ValueError:  # not the main thread: whoever runs this worker stops it with stop()
+            previous.clear()
+        try:
+            yield
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+
+def _local_executor(store: Store, settings: WorkerSettings) -> Executor:
+    from dagkit.executors.local import LocalExecutor
+
+    return LocalExecutor(store, slots=settings.slots, kill_timeout_s=settings.kill_timeout_s or _NEVER_S)
+
+
+def _idle_backoff(settings: WorkerSettings, transport: Transport) -> float:
+    """Receiving from a local queue waits by itself; asking a service costs a request each time."""
+    if settings.max_idle_backoff_s is not None:
+        return settings.max_idle_backoff_s
+    return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith(("azure:", "sb:")) else 0.0
+
+
+def _first_line(text: str | None) -> str:
+    return (text or "no message").partition("\n")[0]
