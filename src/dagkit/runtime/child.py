@@ -1,0 +1,410 @@
+"""A worker process of the local executor: takes batches of attempts over a pipe, runs them one by one, reports each.
+
+Started with `python -c` so that nothing depends on the `__main__` of the executor's process (see `executors.slot`).
+The report of an attempt is written before the next attempt begins: if this process dies, the first attempt without a
+report is the one that ran. Two threads: the main thread runs tasks, and reads the pipe itself while it has none (that
+saves a thread switch per message); the watcher reads the pipe while a task takes long, stops commands, publishes logs.
+
+Frames to the worker, as tuples: ("setup", {...}) first; ("run", [job, ...]); ("drop", serials | None): give back jobs
+that have not begun, all or these; ("stop", serial): stop this command; ("answer", value, error); ("leave",).
+A job: (serial, workflow_id, task, generation, attempt, kwargs, upstream).
+
+Frames from the worker: (serial, ref, started_at, wall_s) for a short success without anything else to say;
+(serial, {...}) for any other report; ("ready",); ("back", serials); ("group", pid); ("ask", what, key).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import select
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Final, NoReturn
+
+from dagkit.errors import BackendError
+from dagkit.runtime import context, output, shell
+from dagkit.runtime.call import Caller
+from dagkit.runtime.capture import Capture
+from dagkit.runtime.environment import Surroundings
+from dagkit.runtime.failure import error_text, kind_of
+from dagkit.runtime.outcome import Failure, Outcome
+from dagkit.runtime.storage import Storage
+from dagkit.runtime.usage import Meter
+from dagkit.runtime.wire import Frames, pack, write_all
+
+__all__ = ["main"]
+
+Job = tuple[int, str, str, int, int, dict[str, Any], dict[str, "str | None"]]
+
+_TICK_S: Final = 0.05
+_PUBLISH_AFTER_S: Final = 0.2
+_SAMPLE_AFTER_S: Final = 1.0
+_IDLE_TICKS: Final = 20
+_READ_BYTES: Final = 1 << 20
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def main(commands: int, reports: int) -> None:
+    """Serve until the executor says leave, or is gone."""
+    for fd in (commands, reports):
+        os.set_inheritable(fd, False)
+    parent = os.getppid()
+    Worker(commands, reports, parent).serve()
+
+
+class Worker:
+    """The state of this process; see the module's text for who calls what from which thread."""
+
+    def __init__(self, commands: int, reports: int, parent: int) -> None:
+        self._commands, self._reports, self._parent = commands, reports, parent
+        self._frames = Frames()
+        self._todo: deque[Job] = deque()
+        self._current: Job | None = None
+        self._reading = threading.Lock()
+        self._writing = threading.Lock()
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Any, str | None]] = SimpleQueue()
+        self._asking = threading.RLock()
+        self._active = threading.Event()
+        self._is_leaving = False
+        self._is_terminated = False
+        self._in_task = False
+        self._stop_serial: int | None = None
+        self._command = shell.Command()
+        self._setup(self._first_frame())
+
+    def _first_frame(self) -> dict[str, Any]:
+        while True:
+            data = os.read(self._commands, _READ_BYTES)
+            if not data:
+                os._exit(0)
+            found = self._frames.feed(data)
+            if found:
+                self._early = found[1:]
+                return dict(found[0][1])
+
+    def _setup(self, options: dict[str, Any]) -> None:
+        self._kill_timeout_s: float = options["kill_timeout_s"]
+        self._scratch = Path(options["scratch"])
+        self._log = Path(options["log"])
+        self._capture = Capture(self._log)
+        self._storage = Storage(options["store"], self._ask)
+        self._around = Surroundings(self._scratch, options["store"])
+        self._caller = Caller(self._storage, self._guard)
+        self._meter = Meter()
+        faulthandler.enable(2)
+        context.serve_from(self._storage, self._on_this_thread)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGHUP, self._on_parent_death)
+        _ask_for_parent_death(signal.SIGHUP)
+        threading.Thread(target=self._watch, name="dagkit-watcher", daemon=True).start()
+        self._capture.discard()
+        self._send(("ready",))
+        for frame in self._early:
+            self._obey(frame)
+
+    # --- the main thread
+
+    def serve(self) -> None:
+        """Run what comes, until there is nothing left after `leave`."""
+        while not self._is_terminated:
+            try:
+                job = self._todo.popleft()
+            except IndexError:
+                if self._is_leaving:
+                    return
+                self._await_commands()
+                continue
+            self._current = job
+            self._run(job)
+            self._current = None
+
+    def _await_commands(self) -> None:
+        if not self._reading.acquire(blocking=False):
+            self._wake.get()  # the watcher reads; it says when there is something or when it stops reading
+            return
+        try:
+            data = os.read(self._commands, _READ_BYTES)
+            if not data:
+                self._orphaned()
+            for frame in self._frames.feed(data):
+                self._obey(frame)
+        finally:
+            self._reading.release()
+
+    def _run(self, job: Job) -> None:
+        serial, workflow_id, task, generation, attempt, kwargs, upstream = job
+        started_at, begin = time.time(), time.perf_counter()
+        outcome = None
+        try:
+            variables = self._around.variables(workflow_id, task, generation, attempt, upstream)
+            call = kwargs.get("call")
+            if call is None:
+                outcome = self._run_command(job, variables)
+            else:
+                self._around.enter(variables)
+                value = self._caller.run(call, upstream)
+                outcome = self._storage.keep(workflow_id, task, value)
+        except BaseException as error:
+            outcome = self._failed(error, outcome)
+        if output.is_written(self._around.output_file):
+            outcome = self._collect(outcome, workflow_id, task)
+        wall_s = time.perf_counter() - begin
+        try:
+            self._around.leave()
+        except OSError as error:  # the folder of the executor is gone: every further task would run elsewhere
+            outcome.error = outcome.error or f"the working directory is gone: {error}"
+            outcome.kind = outcome.kind or "node"
+        log = self._end_log(workflow_id, task, f"{generation}.{attempt}")
+        used = self._meter.end(wall_s)
+        if outcome.error is None and not used and not log and outcome.stash is None and call is not None:
+            self._send((serial, outcome.ref, started_at, wall_s))
+        else:
+            self._report(serial, outcome, {"wall_s": wall_s, "started_at": started_at, **used}, log)
+
+    def _run_command(self, job: Job, variables: tuple[str, ...]) -> Outcome:
+        serial, kwargs = job[0], job[5]
+        text, own, cwd = shell.check(kwargs)
+        command = self._command = shell.Command()
+        if self._stop_serial == serial:
+            command.is_stopped = True
+        environment = self._around.for_command(variables, own)
+        try:
+            return shell.run(text, environment, cwd, command, lambda group: self._send(("group", group)))
+        finally:
+            self._command = shell.Command()
+
+    def _failed(self, error: BaseException, outcome: Outcome | None) -> Outcome:
+        self._in_task = False
+        if isinstance(error, Failure):
+            return Outcome(error=error.error, kind=error.kind)
+        try:
+            return Outcome(error=error_text(error), kind=kind_of(error))
+        except BaseException as problem:  # out of memory while describing a failure, say
+            return Outcome(error=type(error).__name__, kind=kind_of(problem))
+
+    def _collect(self, outcome: Outcome, workflow_id: str, task: str) -> Outcome:
+        """Take what the task wrote to its output file, unless it returned a value. A bad file fails a success only."""
+        path = self._around.output_file
+        self._around.new_output_file()
+        if outcome.ref is not None or outcome.stash is not None:
+            Path(path).unlink()
+            return outcome
+        try:
+            written = output.collect(path, self._storage, workflow_id, task)
+        except Failure as failure:
+            written = Outcome(error=failure.error, kind=failure.kind)
+        except Exception as error:  # storing it failed
+            written = Outcome(error=error_text(error), kind="user")
+        if outcome.error is None and written.error is not None:
+            outcome.error, outcome.kind = written.error, written.kind
+        else:
+            outcome.ref, outcome.stash = written.ref, written.stash
+        return outcome
+
+    def _end_log(self, workflow_id: str, task: str, attempt: str) -> bytes:
+        """Put the task's log where it belongs; returns it if only the executor can do that. A failure costs the log."""
+        if not self._capture.has_unclaimed():
+            return b""
+        data = b""
+        try:
+            target = self._storage.log_path(workflow_id, task, attempt)
+            if target is not None:
+                self._capture.claim(target)
+                return b""
+            data = self._log.read_bytes()
+            if self._storage.is_shared:
+                self._storage.store.append_log(workflow_id, task, attempt, 0, data)
+                data = b""
+        except (OSError, BackendError):
+            pass
+        self._capture.discard()
+        return data
+
+    def _report(self, serial: int, outcome: Outcome, used: dict[str, Any], log: bytes) -> None:
+        used.update(outcome.measured)
+        if outcome.exit_code is not None:
+            used["exit_code"] = outcome.exit_code
+        if outcome.signal is not None:
+            used["signal"] = outcome.signal
+        report: dict[str, Any] = {"usage": used}
+        for name in ("ref", "stash", "error", "kind", "stopped"):
+            value = getattr(outcome, name)
+            if value:
+                report[name] = value
+        if log:
+            report["log"] = log
+        self._send((serial, report))
+
+    def _guard(self, begins: bool) -> None:
+        self._in_task = begins
+
+    def _on_term(self, number: int, frame: FrameType | None) -> None:
+        """The executor stops the task that runs here: its `finally` blocks run, then this process leaves."""
+        self._is_terminated = True
+        self._command.stop()
+        self._wake.put(None)
+        if self._in_task:
+            self._in_task = False
+            raise SystemExit(f"stopped by {signal.Signals(number).name}")
+        if self._current is None:
+            os._exit(0)
+
+    def _on_this_thread(self) -> bool:
+        return self._current is not None
+
+    # --- both threads
+
+    def _send(self, frame: tuple[Any, ...]) -> None:
+        data = pack(frame)
+        with self._writing:
+            write_all(self._reports, data)
+
+    def _obey(self, frame: tuple[Any, ...]) -> None:
+        word = frame[0]
+        if word == "run":
+            self._todo.extend(frame[1])
+            if not self._active.is_set():
+                self._active.set()
+        elif word == "drop":
+            self._give_back(None if frame[1] is None else set(frame[1]))
+        elif word == "stop":
+            self._stop(frame[1])
+        elif word == "answer":
+            self._answers.put((frame[1], frame[2]))
+        elif word == "leave":
+            self._is_leaving = True
+
+    def _give_back(self, serials: set[int] | None) -> None:
+        taken: list[Job] = []
+        while True:
+            try:
+                taken.append(self._todo.pop())
+            except IndexError:
+                break
+        taken.reverse()
+        kept = [] if serials is None else [job for job in taken if job[0] not in serials]
+        back = [job[0] for job in taken if serials is None or job[0] in serials]
+        self._send(("back", back))
+        self._todo.extend(kept)
+
+    def _stop(self, serial: int) -> None:
+        current = self._current
+        if current is None or current[0] != serial:
+            return
+        self._stop_serial = serial
+        self._command.stop()
+
+    def _ask(self, what: str, key: str) -> Any:
+        """The executor's answer; called by the task's own thread or threads while the watcher or this thread reads."""
+        with self._asking:
+            self._send(("ask", what, key))
+            while self._answers.empty():
+                if self._reading.acquire(timeout=0.01):
+                    try:
+                        self._read_once(10)
+                    finally:
+                        self._reading.release()
+            value, error = self._answers.get()
+        if error is not None:
+            raise BackendError(error)
+        return value
+
+    def _read_once(self, wait_ms: int) -> bool:
+        """Read and obey if something comes within the time."""
+        poller = select.poll()
+        poller.register(self._commands, select.POLLIN)
+        if not poller.poll(wait_ms):
+            return False
+        data = os.read(self._commands, _READ_BYTES)
+        if not data:
+            self._orphaned()
+        for frame in self._frames.feed(data):
+            self._obey(frame)
+        return True
+
+    # --- the watcher
+
+    def _watch(self) -> None:
+        """Look every 50 ms; read the pipe while one task takes longer than that; sleep while there is nothing to do."""
+        seen: Job | None = None
+        since, idle = 0.0, 0
+        while True:
+            job = self._current
+            if job is None or job is not seen:
+                seen, since = job, time.monotonic()
+                idle = idle + 1 if job is None else 0
+                if idle > _IDLE_TICKS:
+                    self._active.clear()
+                    if self._current is None and not self._todo:
+                        self._active.wait()
+                    idle = 0
+                time.sleep(_TICK_S)
+                continue
+            self._watch_long(job, since)
+
+    def _watch_long(self, job: Job, since: float) -> None:
+        """Read on behalf of the main thread until this job has ended."""
+        if not self._reading.acquire(timeout=_TICK_S):
+            return
+        published, kill_at = False, 0.0
+        try:
+            while self._current is job:
+                if self._read_once(int(_TICK_S * 1000)):
+                    self._wake.put(None)
+                age = time.monotonic() - since
+                if age > _PUBLISH_AFTER_S and not published:
+                    published = self._publish(job)
+                if age > _SAMPLE_AFTER_S:
+                    self._meter.sample()
+                if self._stop_serial == job[0]:
+                    kill_at = kill_at or time.monotonic() + self._kill_timeout_s
+                    if time.monotonic() > kill_at:
+                        self._command.stop(signal.SIGKILL)
+        finally:
+            self._reading.release()
+            self._wake.put(None)
+
+    def _publish(self, job: Job) -> bool:
+        try:
+            target = self._storage.log_path(job[1], job[2], f"{job[3]}.{job[4]}")
+            if target is not None and self._current is job:
+                self._capture.publish(target)
+        except Exception:  # a log that cannot be shown early is still shown at the end
+            pass
+        return True
+
+    # --- when the executor is gone
+
+    def _on_parent_death(self, number: int, frame: FrameType | None) -> None:
+        if os.getppid() != self._parent:
+            self._orphaned()
+
+    def _orphaned(self) -> NoReturn:
+        """Leave nothing behind: the command that runs, this process's own group, the scratch folder."""
+        if self._command.group is not None:
+            shell.send(self._command.group, signal.SIGKILL)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        try:
+            self._scratch.parent.rmdir()
+            self._log.unlink()
+        except OSError:
+            pass
+        if os.getpgrp() == os.getpid():
+            os.killpg(os.getpid(), signal.SIGKILL)
+        os._exit(1)
+
+
+def _ask_for_parent_death(number: int) -> None:
+    """Have Linux send a signal when the executor's process ends, should the pipe be held open by a fork of it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)

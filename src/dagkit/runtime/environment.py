@@ -1,0 +1,118 @@
+"""The environment of one task: the variables it may read (facts: jobq, 9) and the undoing of what it changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from dagkit.runtime.wire import write_all
+
+__all__ = [
+    "ATTEMPT",
+    "OUTPUT_FILE",
+    "STORE",
+    "TASK",
+    "TASK_ID",
+    "UPSTREAM_REFS",
+    "WORKFLOW_ID",
+    "Surroundings",
+    "task_id",
+]
+
+WORKFLOW_ID: Final = "JOBQ_WORKFLOW_ID"
+TASK: Final = "JOBQ_WORKFLOW_TASK"
+ATTEMPT: Final = "JOBQ_WORKFLOW_ATTEMPT"
+TASK_ID: Final = "JOBQ_TASK_ID"
+OUTPUT_FILE: Final = "JOBQ_OUTPUT_FILE"
+UPSTREAM_REFS: Final = "JOBQ_WORKFLOW_UPSTREAM_REFS"
+STORE: Final = "DAGKIT_STORE"
+
+
+def task_id(workflow_id: str, task: str, generation: int, attempt: int) -> str:
+    """The id of an attempt's message (facts: jobq 8.2)."""
+    return f"{workflow_id}/{task}/{generation}.{attempt}" if generation else f"{workflow_id}/{task}/{attempt}"
+
+
+class Surroundings:
+    """Sets up the process for each task that runs in it, and puts back what the task changed.
+
+    Files of a task are in `scratch`: the output file does not exist before the task writes it, and its name is not used
+    again once something may have been written; the refs of the parents are one file, written again when they differ.
+    """
+
+    def __init__(self, scratch: Path, store_url: str) -> None:
+        self._scratch = scratch
+        self._count = 0
+        self._upstream: dict[str, str | None] | None = None
+        self._upstream_file = str(scratch / "upstream.json")
+        os.environ["PYTHONUNBUFFERED"] = "1"
+        os.environ[STORE] = store_url
+        self._base = dict(os.environ)
+        self._cwd = str(Path.cwd())
+        self._names = (WORKFLOW_ID, TASK, ATTEMPT, TASK_ID, OUTPUT_FILE, UPSTREAM_REFS)
+        self._set: tuple[str, ...] = ()
+        self._raw: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
+        self._expected = dict(self._raw)
+        self.output_file = ""
+
+    def variables(
+        self, workflow_id: str, task: str, generation: int, attempt: int, upstream: dict[str, str | None]
+    ) -> tuple[str, ...]:
+        """Values for the variables of a task; writes the file that one of them names."""
+        if upstream != self._upstream:
+            self._write_upstream(upstream)
+        if not self.output_file:
+            self._count += 1
+            self.output_file = str(self._scratch / f"output-{self._count}.json")
+        identity = task_id(workflow_id, task, generation, attempt)
+        return (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
+
+    def enter(self, values: tuple[str, ...]) -> None:
+        """Make these the values in this process's own environment."""
+        if values == self._set:
+            return
+        environ, raw, expected = os.environ, self._raw, self._expected
+        old = self._set or (None,) * len(values)
+        for name, value, before in zip(self._names, values, old, strict=True):
+            if value != before:
+                environ[name] = value
+                key = name.encode()
+                expected[key] = raw[key]
+        self._set = values
+
+    def leave(self) -> None:
+        """Undo changes of the environment and of the working directory."""
+        if self._raw != self._expected:
+            for key in [key for key in self._raw if key not in self._expected]:
+                del os.environ[os.fsdecode(key)]
+            for key, value in self._expected.items():
+                if self._raw.get(key) != value:
+                    os.environ[os.fsdecode(key)] = os.fsdecode(value)
+        try:
+            moved = os.getcwd() != self._cwd  # noqa: PTH109 - called for every task
+        except OSError:
+            moved = True
+        if moved:
+            os.chdir(self._cwd)
+
+    def for_command(self, values: tuple[str, ...], own: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a command: this process's, the task's variables, then the task's own `env`."""
+        return {**self._base, **dict(zip(self._names, values, strict=True)), **own}
+
+    def new_output_file(self) -> None:
+        """Use another name for the next task: something may still write to this one."""
+        self.output_file = ""
+
+    def _write_upstream(self, upstream: dict[str, str | None]) -> None:
+        """Overwrites in place and cuts afterwards: truncating first would make some file systems write to disk."""
+        data = json.dumps(upstream).encode()
+        fd = os.open(self._upstream_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            write_all(fd, data)
+            os.ftruncate(fd, len(data))
+        finally:
+            os.close(fd)
+        self._upstream = upstream

@@ -1,0 +1,40 @@
+"""What became of one attempt, as the process that ran it knows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Failure", "Outcome"]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Result of one attempt on its way to the executor.
+
+    Attributes:
+        ref: Output ref; None for no output, also when `stash` is set.
+        stash: (file name, bytes) of an output that has to be stored by the executor, because only it has the store.
+        error: First line what went wrong, then the traceback; None for a success.
+        kind: A `FailureKind` value; set with `error`.
+        exit_code, signal: How a command ended (`signal` by name).
+        stopped: The attempt was sent a signal because the executor asked for it.
+        measured: Parts of the usage report that the runner measured itself.
+    """
+
+    ref: str | None = None
+    stash: tuple[str, bytes] | None = None
+    error: str | None = None
+    kind: str | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    stopped: bool = False
+    measured: dict[str, Any] = field(default_factory=dict)
+
+
+class Failure(Exception):
+    """An attempt fails for a reason that needs no traceback."""
+
+    def __init__(self, error: str, kind: str = "user") -> None:
+        self.error, self.kind = error, kind
+        super().__init__(error)

@@ -1,0 +1,102 @@
+"""Outputs and payloads for the tasks of one process: from the store itself, or through whoever has it.
+
+A store that other processes can open is opened here, when it is first needed. A `memory:` store lives in the process of
+the executor, which is asked over the pipe.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from dagkit.runtime import values
+from dagkit.runtime.outcome import Outcome
+from dagkit.stores.base import Store
+
+__all__ = ["Ask", "Storage"]
+
+_CACHE_BYTES: Final = 64_000_000
+
+Ask = Callable[[str, str], Any]
+"""`ask(what, key)`: the executor's answer to `output` (a ref), `payload` (a digest) or `cancelled` (a workflow id)."""
+
+
+class Storage:
+    """Reads with a small cache of bytes; values are decoded anew for every task, which may change what it was given."""
+
+    def __init__(self, url: str, ask: Ask) -> None:
+        self._url, self._ask = url, ask
+        self._opened: Store | None = None
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        self._cached_bytes = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether this process can open the store itself."""
+        return not self._url.startswith("memory:")
+
+    @property
+    def store(self) -> Store:
+        if self._opened is None:
+            from dagkit.stores import open_store
+
+            self._opened = open_store(self._url)
+        return self._opened
+
+    def output(self, ref: str | None) -> Any:
+        """The value behind an output ref."""
+        return values.load_output(ref, self._output_bytes)
+
+    def payload(self, digest: str) -> bytes:
+        """The bytes of a payload."""
+        return self._cached(digest, "payload")
+
+    def keep(self, workflow_id: str, task: str, value: Any) -> Outcome:
+        """The output of a task as a ref, stored if it is large. Raises `NotPicklable`, `BackendError`."""
+        if value is None:
+            return Outcome()
+        suffix, data = values.dump_output(value, task)
+        if suffix == "json" and len(data) <= values.INLINE_LIMIT:
+            return Outcome(data.decode())
+        return self.stash(workflow_id, f"{task}.{suffix}", data)
+
+    def stash(self, workflow_id: str, path: str, data: bytes) -> Outcome:
+        """Store an output as a blob, or pass it on to be stored."""
+        if self.is_shared:
+            return Outcome(self.store.put_output(workflow_id, path, data))
+        return Outcome(stash=(path, data))
+
+    def is_cancelled(self, workflow_id: str) -> bool:
+        if self.is_shared:
+            return workflow_id in self.store.cancel_requested([workflow_id])
+        return bool(self._ask("cancelled", workflow_id))
+
+    def log_path(self, workflow_id: str, task: str, attempt: str) -> Path | None:
+        """Where the log of an attempt belongs; None if this process cannot know."""
+        return self.store.log_path(workflow_id, task, attempt) if self.is_shared else None
+
+    def _output_bytes(self, ref: str) -> bytes:
+        return self._cached(ref, "output")
+
+    def _cached(self, key: str, what: str) -> bytes:
+        data = self._cache.get(key)
+        if data is not None:
+            self._cache.move_to_end(key)
+            return data
+        if not self.is_shared:
+            data = self._ask(what, key)
+        elif what == "output":
+            data = self.store.get_output(key)
+        else:
+            data = self.store.get_payload(key)
+        self._remember(key, data)
+        return data
+
+    def _remember(self, key: str, data: bytes) -> None:
+        self._cache[key] = data
+        self._cached_bytes += len(data)
+        while self._cached_bytes > _CACHE_BYTES and self._cache:
+            _, dropped = self._cache.popitem(last=False)
+            self._cached_bytes -= len(dropped)
