@@ -22,7 +22,7 @@ class Capture:
     """One value that a function or object holds.
 
     Attributes:
-        label: `closure variable 'lock'`, `global 'client'`, `default of 'x'`; for a part of an object `.session`, `[0]`.
+        label: `closure variable 'lock'`, `global 'client'`, `default of 'x'`; for a part of it `.session` or `[0]`.
     """
 
     label: str

@@ -33,7 +33,6 @@ __all__ = ["LargeCapture", "dump_function", "dumps", "load_function", "loads", "
 LARGE_CAPTURE = 10_000_000
 """Bytes above which a captured variable is worth a warning."""
 
-_VERSION = dagkit.__version__
 _MAGIC = b"dagkit-payload "
 _MAX_HEADER = 500
 _warned: WeakSet[FunctionType] = WeakSet()
@@ -134,7 +133,8 @@ def _not_picklable(
 
 
 def _line(word: str) -> bytes:
-    return f"{_MAGIC.decode()}1 python={_python()} cloudpickle={cloudpickle.__version__} dagkit={_VERSION} {word}\n".encode()
+    made_with = f"python={_python()} cloudpickle={cloudpickle.__version__} dagkit={dagkit.__version__}"
+    return _MAGIC + f"1 {made_with} {word}\n".encode()
 
 
 def _python() -> str:

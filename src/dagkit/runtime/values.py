@@ -5,9 +5,12 @@ Markers, in an argument tree (a dict with exactly these keys):
     {"$ref": task, "path": [...]}      the output of another task, or a part of it; `path` is left out if empty
     {"$tuple": [...]}                  a tuple
     {"$pickle": "sha256:...", "refs": [...]}
-                                       a payload: whatever JSON would not return unchanged, and what is over 32 KiB as
-                                       JSON. `refs` are the nodes inside it, in the order of their persistent ids; left
-                                       out if there are none, so that payloads of a sweep are the same bytes
+                                       a payload: whatever JSON would not return unchanged. `refs` are the markers of
+                                       the nodes and files inside it, in the order of their persistent ids; left out if
+                                       there are none. The payloads of a sweep over nodes are the same bytes
+    {"$json": "sha256:..."}            a tree of over 32 KiB, stored as JSON, so that messages stay small
+    {"$file": "sha256:...", "name": ..., "md5": ..., "size": ...}
+                                       a `dagkit.File` of the caller's machine, stored as a payload
     {"$escape": {...}}                 a dict of the user's with a key that starts with "$"
 
 A list or dict that occurs twice in an argument is the same object on the other side too: such an argument is a payload.
@@ -23,6 +26,7 @@ from typing import Any, NamedTuple
 
 from dagkit.errors import CorruptState, UsageError
 from dagkit.runtime import payload
+from dagkit.runtime.files import File, StoredFile, attach_files, described, mentions_files
 
 __all__ = ["INLINE_LIMIT", "Encoded", "MissingPart", "Ref", "decode", "dump_output", "encode", "load_output", "refs_in"]
 
@@ -103,22 +107,17 @@ class _Encoder:
         try:
             tree = self.tree(value, 0)
         except _NeedsPayload:
-            return self.pickled(value)
-        return self.pickled(value) if self._is_large(tree) else tree
-
-    def _is_large(self, tree: Any) -> bool:
-        """Over the limit as JSON; measured only where an upper bound (40 bytes an item, 6 a character) is over it."""
-        if self.items * 40 + self.characters * 6 <= INLINE_LIMIT or (type(tree) is dict and "$pickle" in tree):
-            return False
-        return len(json.dumps(tree, ensure_ascii=False).encode("utf-8", "surrogatepass")) > INLINE_LIMIT
+            tree = self.pickled(value)
+        if self.items * 40 + self.characters * 6 <= INLINE_LIMIT:  # an upper bound, cheap
+            return tree
+        data = json.dumps(tree).encode()
+        return tree if len(data) <= INLINE_LIMIT else {"$json": self.put(data)}
 
     def tree(self, value: Any, depth: int) -> Any:
         kind = type(value)
         self.items += 1
         if kind is str:
             self.characters += len(value)
-            if self.characters > INLINE_LIMIT:
-                raise _NeedsPayload
             return value
         if value is None or kind is bool:
             return value
@@ -153,24 +152,36 @@ class _Encoder:
         return {"$escape": tree} if any(key[:1] == "$" for key in tree) else tree
 
     def other(self, value: Any) -> Any:
-        ref = self.ref_of(value)
-        if ref is not None:
-            return ref_marker(ref)
+        marker = self.marker(value)
+        if marker is not None:
+            self.characters += len(repr(marker))
+            return marker
         self.once(value)
         return self.pickled(value)
 
+    def marker(self, value: Any) -> dict[str, Any] | None:
+        """The marker of a node or a file; None for anything else."""
+        if isinstance(value, StoredFile):
+            return value.marker()
+        if isinstance(value, File):
+            data = value.read_bytes()
+            return {"$file": self.put(data), **described(value.name, data)}
+        ref = self.ref_of(value)
+        return None if ref is None else ref_marker(ref)
+
     def pickled(self, value: Any) -> dict[str, Any]:
-        ids: dict[Ref, str] = {}
+        markers: dict[str, int] = {}
 
         def persistent_id(obj: Any) -> str | None:
-            ref = None if type(obj) in _PLAIN else self.ref_of(obj)
-            return None if ref is None else ids.setdefault(ref, str(len(ids)))
+            marker = None if type(obj) in _PLAIN else self.marker(obj)
+            return None if marker is None else str(markers.setdefault(json.dumps(marker), len(markers)))
 
         data = payload.dumps(value, self.where, persistent_id)
-        marker: dict[str, Any] = {"$pickle": self.put(data)}
-        if ids:
-            marker["refs"] = [ref_marker(ref) for ref in ids]
-        return marker
+        tree: dict[str, Any] = {"$pickle": self.put(data)}
+        if markers:
+            tree["refs"] = [json.loads(marker) for marker in markers]
+        self.characters += len(repr(tree))
+        return tree
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None), list, dict, tuple, bytes, set, frozenset})
@@ -181,8 +192,8 @@ def ref_marker(ref: Ref) -> dict[str, Any]:
     return {"$ref": ref.task, "path": list(ref.path)} if ref.path else {"$ref": ref.task}
 
 
-def refs_in(tree: Any, get: Callable[[str], bytes] | None = None) -> list[str]:
-    """Names of the tasks an argument tree refers to, in order, each once. `get` is not needed: payloads list theirs."""
+def refs_in(tree: Any, get: Callable[[str], bytes]) -> list[str]:
+    """Names of the tasks an argument tree refers to, in order, each once. `get` is asked for `$json` payloads only."""
     names: dict[str, None] = {}
     stack = [tree]
     while stack:
@@ -190,8 +201,12 @@ def refs_in(tree: Any, get: Callable[[str], bytes] | None = None) -> list[str]:
         if type(item) is list:
             stack.extend(reversed(item))
         elif type(item) is dict:
-            if type(item.get("$ref")) is str:
+            if item.keys() == {"$escape"}:
+                item = item["$escape"]
+            elif type(item.get("$ref")) is str:
                 names[item["$ref"]] = None
+            elif type(item.get("$json")) is str:
+                stack.append(json.loads(get(item["$json"])))
             stack.extend(reversed(item.values()))
     return list(names)
 
@@ -223,6 +238,10 @@ def _decode_marker(tree: dict[str, Any], resolve: Callable[[str], Any], get: Cal
     if "$pickle" in keys and keys <= {"$pickle", "refs"}:
         refs = tree.get("refs", [])
         return payload.loads(get(tree["$pickle"]), lambda pid: decode(refs[int(pid)], resolve=resolve, get=get))
+    if keys == {"$json"}:
+        return decode(json.loads(get(tree["$json"])), resolve=resolve, get=get)
+    if "$file" in keys and keys <= {"$file", "name", "md5", "size"}:
+        return StoredFile(tree["$file"], tree["md5"], tree["size"], get, tree["name"])
     raise CorruptState(
         f"an argument has an unknown marker with the keys {', '.join(sorted(keys))}. "
         'A dict of your own with such a key is written {"$escape": {...}}.'
@@ -305,16 +324,20 @@ def _exact_array(value: list[Any], depth: int) -> str | None:
     return "[" + ",".join(parts) + "]"
 
 
-def load_output(ref: str | None, get_output: Callable[[str], bytes]) -> Any:
-    """The value behind an output ref: inline JSON, `blob:...json`, `blob:...pkl`; text that is no JSON is the text."""
+def load_output(ref: str | None, get_output: Callable[[str], bytes], *, files: bool = True) -> Any:
+    """The value behind an output ref: inline JSON, `blob:...json`, `blob:...pkl`; text that is no JSON is the text.
+
+    Stored files in it are handles that read through `get_output`; with `files=False` the markers stay as they are,
+    which is what conditions look at. Raises `CorruptState` for a bad file marker.
+    """
     if ref is None:
         return None
-    if not ref.startswith("blob:"):
-        return _from_json(ref)
-    data = get_output(ref)
-    if ref.endswith(".pkl"):
-        return payload.loads(data)
-    return _from_json(data.decode("utf-8", "replace"))
+    data = get_output(ref) if ref.startswith("blob:") else ref
+    if isinstance(data, bytes) and ref.endswith(".pkl"):
+        value = payload.loads(data)
+    else:
+        value = _from_json(data if isinstance(data, str) else data.decode("utf-8", "replace"))
+    return attach_files(value, get_output) if files and mentions_files(data) else value
 
 
 def _from_json(text: str) -> Any:
