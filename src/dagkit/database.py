@@ -24,7 +24,7 @@ class Database:
     A call takes an idle connection or opens one, so there are as many as threads that are inside at the same time.
 
     Args:
-        schema: Statements that create an empty database of format `version`.
+        schema: Statements that create an empty database of format `version`, with an empty line between them.
         busy_s: How long to wait for a lock that another process holds.
         synchronous: FULL makes every commit durable; with NORMAL a power failure may undo the last ones.
     """
@@ -112,32 +112,37 @@ class Database:
         connection = sqlite3.connect(self.path, timeout=self.busy_s, isolation_level=None, check_same_thread=False)
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
-            if connection.execute("PRAGMA user_version").fetchone()[0] != self._version:
-                self._create_or_refuse(connection)
             connection.execute("PRAGMA journal_size_limit = 67108864")
+            if self._is_empty(connection):
+                self._switch_to_wal(connection)
+                self._create(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _create_or_refuse(self, connection: sqlite3.Connection) -> None:
-        self._switch_to_wal(connection)
-        connection.execute("BEGIN IMMEDIATE")
+    def _is_empty(self, connection: sqlite3.Connection) -> bool:
+        """Whether tables have to be made; refuses what is not ours or too new, without changing it."""
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
         found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if found == self._version:  # another process was faster
-            connection.execute("COMMIT")
-            return
-        if found > self._version:
+        if (owner, found) == (APPLICATION_ID, self._version):
+            return False
+        if owner == APPLICATION_ID:
             raise NewerFormat(
-                f"{self.path} was written by a later version of dagkit (format {found}, this one reads up to "
-                f"{self._version}). Update dagkit, or choose another store."
+                f"{self.path} is of a later version of dagkit (format {found}, this one reads {self._version}). "
+                f"Update dagkit, or choose another store (store=...)."
             )
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-            raise CorruptState(f"{self.path} is a database of something else. Choose another directory for the store.")
-        for statement in self._schema.split(";\n"):
-            connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {self._version}")
+            raise CorruptState(f"{self.path} is a database of something else. Choose another store (store=...).")
+        return True
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        if self._is_empty(connection):  # and no other process was faster
+            for statement in self._schema.split("\n\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {self._version}")
         connection.execute("COMMIT")
 
     def _switch_to_wal(self, connection: sqlite3.Connection) -> None:
@@ -185,6 +190,7 @@ _CAUSES: tuple[tuple[str, type[DagkitError], str], ...] = (
     ("malformed", CorruptState, _CORRUPT),
     ("not a database", CorruptState, _CORRUPT),
     ("no such table", CorruptState, _CORRUPT),
+    ("decode to UTF-8", CorruptState, _CORRUPT),
     ("no such column", CorruptState, _CORRUPT),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import pytest
@@ -335,7 +336,7 @@ def test_payloads_are_addressed_by_their_bytes(store):
 
     digest = store.put_payload(data)
 
-    assert digest == store.put_payload(bytearray(data)) == "sha256:" + __import__("hashlib").sha256(data).hexdigest()
+    assert digest == store.put_payload(bytearray(data)) == "sha256:" + hashlib.sha256(data).hexdigest()
     assert store.get_payload(digest) == data
 
 
@@ -461,6 +462,30 @@ def test_renewing_for_a_shorter_time_does_not_shorten(store):
     renewed = store.renew_lease(lease, 15)
 
     assert renewed.expires_at >= lease.expires_at - 0.5
+
+
+def test_a_clock_that_is_set_back_makes_no_second_owner_and_no_lease_without_end(store, clock):
+    lease = store.acquire_lease("run/wf1", "a", 15)
+    clock.advance(-3600)
+
+    assert store.acquire_lease("run/wf1", "b", 15) is None
+    clock.advance(10)
+    lease = store.renew_lease(lease, 15)
+    clock.advance(10)
+    assert store.acquire_lease("run/wf1", "b", 15) is None
+    clock.advance(6)  # 16 s after the last renewal: nobody is there any more
+    assert store.acquire_lease("run/wf1", "b", 15) is not None
+    with pytest.raises(LeaseLost):
+        store.renew_lease(lease, 15)
+
+
+def test_a_clock_that_is_set_forward_takes_the_lease_from_an_owner_who_is_told(store, clock):
+    lease = store.acquire_lease("run/wf1", "a", 15)
+    clock.advance(3600)
+
+    assert store.acquire_lease("run/wf1", "b", 15) is not None
+    with pytest.raises(LeaseLost):
+        store.renew_lease(lease, 15)
 
 
 def test_a_broken_lease_is_free_and_its_owner_is_told(store):

@@ -22,7 +22,8 @@ __all__ = ["SqliteTransport"]
 FORMAT: Final = 1
 
 _SCHEMA: Final = """
-CREATE TABLE queues (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE queues (name TEXT PRIMARY KEY) WITHOUT ROWID
+
 CREATE TABLE messages (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     queue TEXT NOT NULL,
@@ -33,12 +34,18 @@ CREATE TABLE messages (
     hidden_s REAL NOT NULL DEFAULT 0,
     token TEXT,
     count INTEGER NOT NULL DEFAULT 0,
-    UNIQUE (queue, id));
-CREATE INDEX messages_in_order ON messages (queue, number);
-CREATE INDEX messages_by_token ON messages (token) WHERE token IS NOT NULL;
+    UNIQUE (queue, id))
+
+CREATE INDEX messages_in_order ON messages (queue, number)
+
+CREATE INDEX messages_by_token ON messages (token) WHERE token IS NOT NULL
+
 CREATE TABLE workers (
-    queue TEXT NOT NULL, owner TEXT NOT NULL, expires_at REAL NOT NULL, ttl_s REAL NOT NULL, PRIMARY KEY (queue, owner)
-) WITHOUT ROWID
+    queue TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    expires_at REAL NOT NULL,
+    ttl_s REAL NOT NULL,
+    PRIMARY KEY (queue, owner)) WITHOUT ROWID
 """
 
 _SHORTEST_PAUSE_S: Final = 0.002
@@ -145,7 +152,8 @@ class SqliteQueue:
         connection.execute("BEGIN IMMEDIATE")
         now = self._clock()
         connection.execute(
-            "UPDATE messages SET token = ? || '.' || number, visible_at = ?, hidden_s = ?, count = count + 1 WHERE number IN"
+            "UPDATE messages SET token = ? || '.' || number, visible_at = ?, hidden_s = ?, count = count + 1"
+            " WHERE number IN"
             " (SELECT number FROM messages WHERE queue = ? AND visible_at <= ? ORDER BY number LIMIT ?)",
             (token, now + lock_s, lock_s, self.name, now, max_messages),
         )

@@ -19,6 +19,8 @@ __all__ = [
     "counts_to_text",
     "encode",
     "pack",
+    "queues_from_text",
+    "queues_to_text",
     "queues_used",
     "split",
     "status_of",
@@ -97,7 +99,21 @@ def counts_to_text(counts: Counts) -> str:
 
 
 def counts_from_text(text: str) -> Counts:
-    return Counts(*map(int, text.split(",")))
+    try:
+        return Counts(*map(int, text.split(",")))
+    except (ValueError, TypeError) as error:
+        raise CorruptState(f"the counts of a run cannot be read ({text!r:.100})") from error
+
+
+def queues_to_text(queues: tuple[str, ...]) -> str:
+    return encode(list(queues))
+
+
+def queues_from_text(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (ValueError, TypeError) as error:
+        raise CorruptState(f"the queues of a run cannot be read ({text!r:.100})") from error
 
 
 def status_of(text: str) -> RunStatus | str:

@@ -18,42 +18,14 @@ from dagkit.stores.files import StoredFiles
 from dagkit.stores.leases import driver_of
 from dagkit.stores.payloads import is_blob
 from dagkit.stores.sqlite_leases import LeaseTable
+from dagkit.stores.sqlite_schema import FORMAT, SCHEMA
 
 if TYPE_CHECKING:
     import sqlite3
 
     from dagkit.database import Database
 
-__all__ = ["FORMAT", "SQLiteStore"]
-
-FORMAT: Final = 1
-
-_SCHEMA: Final = """
-CREATE TABLE runs (
-    run INTEGER PRIMARY KEY AUTOINCREMENT,
-    workflow_id TEXT NOT NULL UNIQUE,
-    version INTEGER NOT NULL,
-    revision INTEGER NOT NULL,
-    head TEXT NOT NULL,
-    name TEXT NOT NULL,
-    status TEXT NOT NULL,
-    counts TEXT NOT NULL,
-    default_queue TEXT NOT NULL,
-    queues_used TEXT NOT NULL,
-    cancel_requested INTEGER NOT NULL DEFAULT 0,
-    error TEXT NOT NULL,
-    created_at REAL NOT NULL,
-    updated_at REAL NOT NULL);
-CREATE INDEX runs_by_update ON runs (updated_at);
-CREATE TABLE definitions (run INTEGER PRIMARY KEY, document BLOB NOT NULL);
-CREATE TABLE tasks (
-    run INTEGER NOT NULL, name TEXT NOT NULL, entry TEXT NOT NULL, PRIMARY KEY (run, name)
-) WITHOUT ROWID;
-CREATE TABLE results (fingerprint TEXT PRIMARY KEY, ref TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE leases (
-    name TEXT PRIMARY KEY, owner TEXT NOT NULL, token TEXT NOT NULL, expires_at REAL NOT NULL, span_s REAL NOT NULL
-) WITHOUT ROWID
-"""
+__all__ = ["SQLiteStore"]
 
 _ROW: Final = (
     "workflow_id, name, status, counts, created_at, updated_at, default_queue, queues_used, cancel_requested, error"
@@ -91,7 +63,7 @@ class SQLiteStore(StoredFiles, LeaseTable):
                 from dagkit.database import Database  # here, as sqlite3 would cost every child process 5 ms
 
                 self.prepare_root()
-                self._opened = Database(self.root / "state.db", _SCHEMA, FORMAT, busy_s=self.busy_s)
+                self._opened = Database(self.root / "state.db", SCHEMA, FORMAT, busy_s=self.busy_s)
             return self._opened
 
     def now(self) -> float:
@@ -145,7 +117,7 @@ class SQLiteStore(StoredFiles, LeaseTable):
     ) -> None:
         head, tasks = documents.split(state)
         counts = documents.counts_to_text(documents.count_tasks(definition, state))
-        queues = json.dumps(documents.queues_used(definition))
+        queues = documents.queues_to_text(documents.queues_used(definition))
         connection.execute(
             "UPDATE runs SET head = ?, name = ?, status = ?, counts = ?, default_queue = ?, queues_used = ?, error = ?"
             " WHERE run = ?",
@@ -165,26 +137,21 @@ class SQLiteStore(StoredFiles, LeaseTable):
 
     def save(self, workflow_id: str, changes: StateChanges, etag: str) -> str:
         run, version = _parse(etag, workflow_id)
-        head = changes.head
-        tasks = documents.encode({name: entry for _, name, entry in changes.tasks})
         row = (
-            documents.encode(head),
-            head["workflow_state"],
-            documents.counts_to_text(changes.counts),
-            head.get("error") or "",
-            self.now(),
-            workflow_id,
             run,
+            workflow_id,
             version,
+            documents.encode(changes.head),
+            changes.head["workflow_state"],
+            documents.counts_to_text(changes.counts),
+            changes.head.get("error") or "",
+            self.now(),
+            documents.encode({name: entry for _, name, entry in changes.tasks}),
         )
-        with self._database.writing(f"saving run {workflow_id}") as connection:
-            changed = connection.execute(
-                "UPDATE runs SET version = version + 1, head = ?, status = ?, counts = ?, error = ?, updated_at = ?"
-                " WHERE workflow_id = ? AND run = ? AND version = ?",
-                row,
-            )
-            self._require(connection, changed, workflow_id)
-            _write_tasks(connection, run, tasks)
+        with self._database.connection(f"saving run {workflow_id}") as connection:
+            if not _is_saved(connection, row):
+                self._find(connection, workflow_id, "run")
+                raise StateConflict(workflow_id)
         return f"{run}.{version + 1}"
 
     def _require(self, connection: sqlite3.Connection, changed: sqlite3.Cursor, workflow_id: str) -> None:
@@ -303,8 +270,19 @@ class SQLiteStore(StoredFiles, LeaseTable):
             connection.executemany("INSERT OR REPLACE INTO results VALUES (?, ?)", results)
 
 
+def _is_saved(connection: sqlite3.Connection, row: tuple[Any, ...]) -> bool:
+    """Write a save, or nothing if the version is old.
+
+    One statement is the whole transaction: each one may wait 5 ms to get the interpreter lock back from a busy thread.
+    """
+    try:
+        connection.execute("INSERT INTO saves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    except connection.IntegrityError:
+        return False
+    return True
+
+
 def _write_tasks(connection: sqlite3.Connection, run: int, entries: str) -> None:
-    """All entries in one statement, so that the interpreter lock is given up once and not once a row."""
     connection.execute("INSERT OR REPLACE INTO tasks SELECT ?, key, value FROM json_each(?)", (run, entries))
 
 
@@ -349,7 +327,7 @@ def _run_row(found: tuple[Any, ...], owners: dict[str, str]) -> RunRow:
         created_at=created_at,
         updated_at=updated_at,
         default_queue=queue,
-        queues_used=tuple(json.loads(queues)),
+        queues_used=documents.queues_from_text(queues),
         cancel_requested=bool(cancel),
         error=error,
         driven_by=driver_of(workflow_id, isinstance(status, RunStatus) and status.is_over, owners),
