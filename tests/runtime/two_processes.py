@@ -1,8 +1,8 @@
 """A notebook session and a worker as two real processes. Not a test: run by the tests beside it.
 
 `run_session(folder, code)` runs `code` as `__main__` of a new Python in `folder`. There, `cell(text)` runs a cell and
-`remote(function, *args)` calls a function in a worker: another Python that starts in `/` and finds nothing but installed
-modules and dagkit. `restarted(name)` loads a kept result in a new session.
+`remote(function, *args)` calls a function in a worker: another Python that starts in `/` and finds installed modules
+and dagkit only. `keep(function, *args)` leaves the result in the folder, and `load()` reads it, in any later session.
 """
 
 from __future__ import annotations

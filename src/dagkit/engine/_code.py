@@ -40,11 +40,11 @@ def _version(module: str | None) -> bytes:
 
 def _is_followed(module: str | None) -> bool:
     """True for code that may change from one run to the next: neither standard library nor site-packages nor dagkit."""
-    if module is None:
+    if module is None or module in ("__main__", "__mp_main__"):
         return True
     top = module.partition(".")[0]
     if top in sys.stdlib_module_names or top in sys.builtin_module_names or top == "dagkit":
-        return top == "__main__"
+        return False
     file = str(getattr(sys.modules.get(module), "__file__", None) or "").replace("\\", "/")
     return "/site-packages/" not in file and "/dist-packages/" not in file
 

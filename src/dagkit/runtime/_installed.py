@@ -81,7 +81,7 @@ def _import_roots(top: str, path: Path) -> list[Path]:
 def _bare_path() -> frozenset[str]:
     """The folders a bare interpreter searches."""
     own = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    sites = {*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("purelib")}
+    sites = {*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])}
     return frozenset(filter(None, own | sites | {folder for root in sites if root for folder in _pth_folders(root)}))
 
 
