@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
+from dagkit.cli.sources import SourceFailed
 from dagkit.cli.wording import plain
 from dagkit.errors import (
     DagkitError,
@@ -44,6 +45,10 @@ def end(command: Callable[[], Any]) -> NoReturn:
     except click.ClickException as error:
         say_error(_click_words(error))
         code = WRONG_USE
+    except SourceFailed as error:
+        click.echo(plain("".join(error.frames), keep_lines=True), err=True, nl=False)
+        say_error(str(error))
+        code = FAILED
     except BrokenPipeError:
         # Whoever read our output has seen enough; the interpreter must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,6 +14,7 @@ import click
 
 if TYPE_CHECKING:
     from dagkit.config import Settings
+    from dagkit.queues.base import Transport
     from dagkit.run import Run
     from dagkit.stores.base import Store
 
@@ -44,6 +45,19 @@ class Session:
         store = self.settings.open_store()
         click.get_current_context().find_root().call_on_close(store.close)
         return store
+
+    @cached_property
+    def transport(self) -> Transport:
+        """The queues of the store, or of the service that was configured."""
+        transport = self.settings.open_transport()
+        click.get_current_context().find_root().call_on_close(transport.close)
+        return transport
+
+    def export(self, **more: Any) -> None:
+        """Put what was said on the command line into the environment, where the rest of this process finds it."""
+        said = {"DAGKIT_CONFIG": self.config_option, "DAGKIT_STORE": self.settings.store}
+        said.update({f"DAGKIT_{name.upper()}": value for name, value in {**self.options, **more}.items()})
+        os.environ.update({name: str(value) for name, value in said.items() if value is not None})
 
     def run(self, words: str) -> Run:
         """The run that somebody means: by id, by the beginning of an id, by `name-<beginning of the id>` or by name."""

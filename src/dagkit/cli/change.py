@@ -1,0 +1,201 @@
+"""`dagkit cancel`, `retry`, `rerun` and `purge`: changing the course of runs, saying in numbers what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dagkit.cli.params import DURATION, RUN_STATUS
+from dagkit.cli.session import Session, command, emit, json_option, say
+from dagkit.cli.wording import count, plain
+from dagkit.model.states import RunStatus
+
+if TYPE_CHECKING:
+    from dagkit.model.records import RunRow
+    from dagkit.run import Run
+
+__all__ = ["commands"]
+
+_wait_option = click.option(
+    "--wait/--no-wait", default=True, help="Drive a run that has no coordinator here, until it is over."
+)
+
+
+@command("cancel")
+@click.argument("run", metavar="RUN")
+@json_option
+def cancel(session: Session, run: str, as_json: bool) -> None:
+    """Stop a run: nothing more is started, running tasks are stopped."""
+    found = session.run(run)
+    row = found.row()
+    is_over = RunStatus(row.status).is_over
+    if not is_over:
+        found.cancel()
+    if as_json:
+        emit({"workflow_id": found.id, "cancel_requested": not is_over, "target": session.settings.store})
+    elif is_over:
+        click.echo(f"Workflow {plain(found.id)} is {row.status} already; nothing to cancel.")
+    else:
+        left = count(row.counts.total - row.counts.ended, "task")
+        click.echo(f"Cancellation requested for workflow {plain(found.id)} in {session.settings.store}.")
+        say(f"{left} will not be started or will be stopped ({row.counts.running:,} running)")
+
+
+@command("retry")
+@click.argument("run", metavar="RUN")
+@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@_wait_option
+@json_option
+def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json: bool) -> int:
+    """Make failed, upstream-failed and cancelled tasks of a run eligible again: all, or those named."""
+    session.export()
+    found = session.run(run)
+    counts = found.retry(tasks or None)
+    if as_json:
+        emit({"reset": counts.reset, "now_ready": counts.now_ready, "still_pending": counts.still_pending})
+    elif counts.reset:
+        click.echo(
+            f"Workflow {plain(found.id)} in {session.settings.store}: reset {counts.reset} task(s) → "
+            f"{counts.now_ready} now ready, {counts.still_pending} still pending."
+        )
+    else:
+        click.echo(f"Workflow {plain(found.id)} in {session.settings.store}: no tasks to retry.")
+    return _go_on(found, wait, is_quiet=as_json) if counts.reset else 0
+
+
+@command("rerun")
+@click.argument("run", metavar="RUN")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@_wait_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def rerun(session: Session, run: str, tasks: Sequence[str], wait: bool, yes: bool, as_json: bool) -> int:
+    """Run tasks and everything that descends from them again, completed or not."""
+    session.export()
+    found = session.run(run)
+    below = _descendants(found, tasks)
+    question = f"run {count(len(tasks), 'task')} and the {below:,} that depend on them again?"
+    if not (yes or as_json) and below:
+        click.confirm(question, abort=True, err=True)
+    number = found.rerun(list(tasks))
+    if as_json:
+        emit({"reset": number})
+    else:
+        click.echo(f"Workflow {plain(found.id)}: {count(number, 'task')} will run again.")
+    return _go_on(found, wait, is_quiet=as_json)
+
+
+def _descendants(run: Run, tasks: Sequence[str]) -> int:
+    """How many tasks depend on these, directly or not."""
+    spec = run.spec
+    start = {spec.index[run.task(task).name] for task in tasks}
+    reached = list(start)
+    seen = set(start)
+    for index in reached:  # grows while it is gone through
+        fresh = [child for child in spec.graph.children[index] if child not in seen]
+        seen.update(fresh)
+        reached += fresh
+    return len(seen) - len(start)
+
+
+def _go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
+    """After a change: wait for a run that this process has begun to drive, because nobody else does."""
+    from dagkit import embedded
+    from dagkit.cli.start import report_end
+
+    if embedded.driving(run.store.url, run.id) is None:
+        if not run.is_driven() and not run.status.is_over:
+            say("nobody drives this run now: start `dagkit coordinator`")
+        return 0
+    if not wait:
+        return 0
+    run.wait(progress=not is_quiet)
+    return report_end(run, as_json=False) if not is_quiet else int(run.status != RunStatus.COMPLETED)
+
+
+@command("purge")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--all", "everything", is_flag=True, help="Also runs that are not over.")
+@click.option("--status", "wanted", type=RUN_STATUS, help="Only runs with this status.")
+@click.option("--older-than", type=DURATION, metavar="AGE", help="Only runs that have not changed for so long (30d).")
+@click.option("--drain-queues", is_flag=True, help="Also delete the messages that wait on the task queues.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def purge(
+    session: Session,
+    runs: Sequence[str],
+    everything: bool,
+    wanted: str | None,
+    older_than: float | None,
+    drain_queues: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Delete runs that are over, with their outputs and logs."""
+    chosen = _to_purge(session, runs, everything, wanted, older_than)
+    queues = _waiting_messages(session) if drain_queues else {}
+    tasks = sum(row.counts.total for row in chosen)
+    if not chosen and not queues:
+        emit({"workflows": 0, "tasks": 0, "queues": {}}) if as_json else click.echo("Nothing to purge.")
+        return
+    if not as_json:
+        say(_preview(chosen, queues))
+    if not yes:
+        click.confirm(f"delete {count(len(chosen), 'run')} with {count(tasks, 'task')}?", abort=True, err=True)
+    for row in chosen:
+        session.store.delete(row.workflow_id)
+    drained = {name: _drain(session, name) for name in queues}
+    if as_json:
+        emit({"workflows": len(chosen), "tasks": tasks, "queues": drained})
+        return
+    messages = f", {count(sum(drained.values()), 'message')}" if drain_queues else ""
+    click.echo(f"Deleted {count(len(chosen), 'run')}, {count(tasks, 'task')}{messages}.")
+
+
+def _to_purge(
+    session: Session, runs: Sequence[str], everything: bool, wanted: str | None, older_than: float | None
+) -> list[RunRow]:
+    rows = [session.store.row(session.find(words)) for words in runs] if runs else session.store.rows()
+    now = session.store.now()
+    if runs and not everything and (active := [row for row in rows if not _is_over(row)]):
+        raise click.UsageError(f"{active[0].workflow_id} is {active[0].status}; cancel it first, or purge with --all")
+    return [
+        row
+        for row in rows
+        if (everything or _is_over(row))
+        and (wanted is None or str(row.status) == wanted)
+        and (older_than is None or now - row.updated_at >= older_than)
+    ]
+
+
+def _is_over(row: RunRow) -> bool:
+    return str(row.status) in [str(status) for status in RunStatus if status.is_over]
+
+
+def _preview(rows: Sequence[RunRow], queues: dict[str, int]) -> str:
+    lines = [f"  {plain(row.workflow_id)}  {plain(row.name)}  {row.status}" for row in rows[:6]]
+    if len(rows) > 6:
+        lines.append(f"  +{len(rows) - 6} more")
+    shown = [f"  queue {plain(name)}: {count(number, 'message')}" for name, number in list(queues.items())[:6]]
+    if len(queues) > 6:
+        shown.append(f"  +{len(queues) - 6} more")
+    return "\n".join([*lines, *shown])
+
+
+def _waiting_messages(session: Session) -> dict[str, int]:
+    transport = session.transport
+    stats = {name: transport.open(name).stats() for name in transport.names()}
+    return {name: stat.waiting for name, stat in stats.items() if stat.waiting}
+
+
+def _drain(session: Session, name: str) -> int:
+    queue, drained = session.transport.open(name), 0
+    while deliveries := queue.receive(32, 0.0, 60.0):
+        queue.complete(deliveries)
+        drained += len(deliveries)
+    return drained
+
+
+commands: dict[str, Any] = {"cancel": cancel, "retry": retry, "rerun": rerun, "purge": purge}
