@@ -28,11 +28,19 @@ __all__ = [
 ]
 
 #: Compact JSON; the check for circles costs half as much as the rest, and these documents are trees that we built.
-encode: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
+_encode_strictly: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False, allow_nan=False).encode
 
 _GZIP: Final = 16 + zlib.MAX_WBITS
 _COUNT_NAMES: Final = tuple(field.name for field in fields(Counts))
 _count_values: Final = attrgetter(*_COUNT_NAMES)
+
+
+def encode(document: Mapping[str, Any] | list[str]) -> str:
+    """Compact JSON text. NaN and infinities, for which JSON has no words, become null (a usage may hold some)."""
+    try:
+        return _encode_strictly(document)
+    except ValueError:
+        return _encode_strictly(json.loads(json.dumps(document), parse_constant=lambda _: None))
 
 
 def pack(document: Mapping[str, Any]) -> bytes:
@@ -56,12 +64,13 @@ def unpack(data: bytes, what: str) -> dict[str, Any]:
 def check_version(document: Mapping[str, Any], what: str) -> None:
     """Refuse documents of any version but 1."""
     version = document.get("v")
+    if type(version) is int and version == 1:
+        return
     if type(version) is int and version > 1:
         raise NewerFormat(
             f"the {what} was written by a later version of dagkit (v: {version}). Update dagkit to read it."
         )
-    if version != 1:
-        raise CorruptState(f"the {what} has no version that dagkit knows (v: {version!r})")
+    raise CorruptState(f"the {what} has no version that dagkit knows (v: {version!r})")
 
 
 def split(state: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
