@@ -49,7 +49,7 @@ def setting_options(section: str, options: Mapping[str, Option]) -> Decorator:
 
 def _setting_option(section: str, option: Option) -> Decorator:
     dashed = option.name.replace("_", "-")
-    spellings = [f"--{dashed}"] + ([f"--{dashed[:-2]}"] if dashed.endswith("-s") else [])
+    spellings = ([f"--{dashed[:-2]}"] if dashed.endswith("-s") else []) + [f"--{dashed}"]
     variables = ", ".join(option.env)
     default = "" if option.default is None else f" Default: {option.default:g}." if _is_number(option.default) else ""
     about = f"{option.about[0].upper()}{option.about[1:]}.{default} [{variables}]"

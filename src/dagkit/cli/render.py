@@ -63,9 +63,10 @@ def _share(numbers: Sequence[int], columns: int) -> list[int]:
     total = sum(numbers)
     if not total:
         return []
-    cells = [max(1, number * columns // total) for number in numbers]
+    room = max(0, columns - len(numbers))
+    cells = [1 + room * number // total for number in numbers]
     largest = max(range(len(numbers)), key=lambda place: numbers[place])
-    cells[largest] = max(1, cells[largest] + columns - sum(cells))
+    cells[largest] += max(0, columns - sum(cells))
     return cells
 
 
@@ -162,7 +163,7 @@ def _next_steps(view: RunView) -> str:
     row = view.row
     if row.driven_by is None and not RunStatus(row.status).is_over:
         return "  nobody drives this run: start `dagkit coordinator`, or see `dagkit doctor`"
-    if row.error:
+    if row.error and not view.failed:
         return f"  {plain(_first_line(row.error))}"
     return ""
 

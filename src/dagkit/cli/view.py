@@ -90,7 +90,8 @@ def _groups(picture: Picture, tasks: Mapping[str, TaskRow]) -> list[GroupView]:
         members = [tasks[name] for name in box.members if name in tasks]
         few = ", ".join(parents.get(place, [])[:3]) + (", ..." if len(parents.get(place, [])) > 3 else "")
         waits = ", ".join(filter(None, (box.needs or (few and f"after {few}"), box.when)))
-        groups.append(_group(box.title, members, box.queue, waits))
+        title = box.title.removesuffix(f" × {len(box.members):,}")
+        groups.append(_group(title, members, box.queue, waits))
     return groups
 
 
