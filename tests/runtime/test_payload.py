@@ -192,6 +192,52 @@ def grow(s): return s.grow()
 result = remote(grow, Shape(1))
 assert isinstance(result, Shape) and result.n == 2
 """,
+    "two classes from one factory": """
+def make(k):
+    class Made: pass
+    return Made
+A, B = make(1), make(1)
+def back(*objects): return list(objects)
+a, b = remote(back, A(), B())
+assert type(a) is A and type(b) is B
+""",
+    "classes of one name and content in two modules": """
+from pathlib import Path
+for name in ("left", "right"):
+    Path(name + ".py").write_text("class Side:\\n    pass\\ndef of(x): return isinstance(x, Side)")
+sys.path.insert(0, "")
+import left, right
+def check(a, b): return [left.of(a), left.of(b), right.of(a), right.of(b), type(a).__module__]
+assert remote(check, left.Side(), right.Side()) == [True, False, False, True, "left"]
+""",
+    "a callable object and a partial given objects of their classes": """
+import functools
+class Box: pass
+class Check:
+    def __call__(self, b): return isinstance(b, Box)
+def check(kind, b): return isinstance(b, Box)
+assert remote(Check(), Box()) and remote(functools.partial(check, 1), Box())
+""",
+    "a function whose own import is not available here": """
+def task(x):
+    if x: import no_such_package_anywhere.part
+    import concurrent.futures.process, xml.sax.handler
+    return xml.sax.handler.version
+assert isinstance(remote(task, 0), str)
+assert "xml" not in sys.modules
+""",
+    "a local module that cannot be imported here is left to the worker": """
+from pathlib import Path
+Path("gpu_only.py").write_text("import no_such_package_anywhere")
+sys.path.insert(0, "")
+def task(x):
+    if x: import gpu_only
+    return 1
+assert remote(task, 0) == 1
+try: remote(task, 1)
+except RuntimeError as error: assert "No module named 'gpu_only'" in str(error)
+else: raise AssertionError
+""",
     "a task object in the place of its function": """
 import types, dagkit
 module = types.ModuleType("dagkit.declared")
@@ -365,6 +411,21 @@ def test_deep_nesting_is_a_clear_error() -> None:
         payload.dumps(value, "train: argument 'x'")
 
 
+def test_a_lock_of_a_local_module_is_named_where_it_is_used(tmp_path: Path) -> None:
+    code = """
+from pathlib import Path
+Path("steps.py").write_text("import threading\\nlock = threading.Lock()\\nunused = threading.Lock()")
+sys.path.insert(0, "")
+import steps
+from dagkit.runtime.payload import dump_function
+def task():
+    with steps.lock: return 1
+try: dump_function(task)
+except Exception as error: print(error)
+"""
+    assert "task: 'steps.lock' cannot travel" in run_session(tmp_path, code)
+
+
 # --- what is big is named
 
 
@@ -383,6 +444,20 @@ def test_a_big_array_that_a_helper_captured_is_named() -> None:
 
     with pytest.warns(payload.LargeCapture, match=r"'captured' is 16\.0 MB"):
         payload.dump_function(lambda: helper(), "train")
+
+
+def test_a_big_array_of_a_local_module_is_named(tmp_path: Path) -> None:
+    code = """
+import warnings
+from pathlib import Path
+Path("data.py").write_text("import numpy\\ntable = numpy.zeros(2_000_000)")
+sys.path.insert(0, "")
+import data
+from dagkit.runtime.payload import dump_function
+with warnings.catch_warnings(record=True) as caught: dump_function(lambda: data.table.sum(), "train")
+print(*[warning.message for warning in caught])
+"""
+    assert "train: 'data.table' is 16.0 MB" in run_session(tmp_path, code)
 
 
 def test_a_small_capture_is_nothing_to_warn_about() -> None:

@@ -321,6 +321,26 @@ def test_what_cannot_travel_is_named_with_the_argument() -> None:
         encode({"a": (x for x in ())})
 
 
+def test_an_output_that_cannot_travel_says_so_of_the_output() -> None:
+    with pytest.raises(NotPicklable, match=r"train: its output\['rows'\] cannot travel .*generator.*Return data"):
+        values.dump_output({"rows": (x for x in ())}, "train")
+
+
+def test_conditions_see_a_python_output_as_json_would_show_it() -> None:
+    output = {
+        "mae": np.float32(0.5),
+        "point": Point((1, np.int64(2)), Row(True, Color.RED)),
+        "array": np.arange(3),
+        "other": range(3),
+    }
+
+    view = values.condition_view(output)
+
+    assert view == {"mae": 0.5, "point": {"x": [1, 2], "y": {"a": True, "b": 1}}, "array": [0, 1, 2], "other": range(3)}
+    assert type(view["mae"]) is float
+    assert type(view["point"]["x"][1]) is int
+
+
 # --- damaged trees, text outputs, cases
 
 

@@ -31,7 +31,10 @@ class Capture:
 
 @dataclass(frozen=True)
 class Culprit:
-    """The innermost thing that could not be pickled: where it is held, the value, and what pickling it raised."""
+    """The innermost thing that could not be pickled: where it is held, the value, and what pickling it raised.
+
+    `what` starts with a dot or a bracket, or is empty, if no variable of a function is on the way.
+    """
 
     what: str
     value: Any
@@ -47,10 +50,20 @@ def captures_of(function: FunctionType) -> Iterator[Capture]:
             continue
     for name in _global_names(function.__code__):
         if name in function.__globals__:
-            yield Capture(f"global {name!r}", function.__globals__[name])
+            yield from _global(name, function.__globals__[name], function.__code__)
     yield from _defaults(function)
     for name, value in vars(function).items():
         yield Capture(f"function attribute {name!r}", value)
+
+
+def _global(name: str, value: Any, code: CodeType) -> Iterator[Capture]:
+    """The global; of a module that travels by value, what the code may use of it."""
+    if not isinstance(value, ModuleType) or is_installed(value.__name__):
+        yield Capture(f"global {name!r}", value)
+        return
+    for attribute in _global_names(code):
+        if attribute in vars(value) and not isinstance(vars(value)[attribute], ModuleType):
+            yield Capture(f"'{name}.{attribute}'", vars(value)[attribute])
 
 
 def _defaults(function: FunctionType) -> Iterator[Capture]:
@@ -93,12 +106,13 @@ def find_culprit(obj: Any, error: Exception, pickles: Callable[[Any], Exception 
 
 
 def _describe(path: list[str]) -> str:
-    """The last variable on the path with the attributes that lead on from it, and the function it belongs to."""
-    if not path:
-        return "it"
+    """The last variable on the path with the attributes that lead on from it, and the function it belongs to.
+
+    Without a variable, the way from the object itself: `['a'].lock`, or nothing.
+    """
     variables = [index for index, label in enumerate(path) if label[0] not in ".["]
     if not variables:
-        return "its part " + "".join(path)
+        return "".join(path)
     start = variables[-1]
     name = path[start].split("'")[1] if "'" in path[start] else ""
     rest = "".join(path[start + 1 :])

@@ -39,6 +39,8 @@ def is_local(name: str) -> bool:
         return False
     if name in sys.modules:
         return not is_installed(name)
+    if top != name and not is_local(top):
+        return False  # find_spec of a submodule would import the package
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):

@@ -125,13 +125,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def _class(self, cls: type) -> Any:
         self._register(cls.__module__)
-        if not is_installed(str(cls.__module__)):
+        is_inner = "<locals>" in cls.__qualname__
+        if not is_inner and not is_installed(str(cls.__module__)):
             _track(cls)
         reduced = super().reducer_override(cls)
         if not isinstance(reduced, tuple) or len(reduced) != 6:
             return reduced
         self.has_code = True
-        if "<locals>" in cls.__qualname__:
+        if is_inner:
             return reduced
         make, args, state, _, _, set_state = reduced
         whole = (cls.__module__, cls.__qualname__, make, args)
@@ -164,7 +165,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._codes.add(code)
         self.seen_names.update(code.co_names)
         self.seen_names.update(const for const in code.co_consts if isinstance(const, str) and const.isidentifier())
-        self.seen_imports.update(name for name in imported_names(code, package) if is_local(name))
+        self.seen_imports.update(name for name in imported_names(code, package) if is_local(name) and _imports(name))
         for const in code.co_consts:
             if isinstance(const, CodeType):
                 self._note_code(const, package)
@@ -179,6 +180,15 @@ def imported_names(code: CodeType, package: str | None) -> list[str]:
             names += _import_targets(str(instruction.argval), *constants, package)
         constants = [constants[1], instruction.argval]
     return names
+
+
+def _imports(name: str) -> bool:
+    """Whether the module can be imported here. One that cannot is left to the worker, which will say so."""
+    try:
+        importlib.import_module(name)
+    except Exception:  # the module's own code runs and may raise anything
+        return False
+    return True
 
 
 def _import_targets(name: str, level: Any, wanted: Any, package: str | None) -> list[str]:
@@ -214,7 +224,7 @@ def _track(cls: type) -> None:
     by_id = getattr(_internals, "_DYNAMIC_CLASS_TRACKER_BY_ID", None)
     if by_class is None or by_id is None or cls in by_class:
         return
-    digest = fingerprint.of_value(cls)
+    digest = fingerprint.combine([str(cls.__module__), fingerprint.of_value(cls)])
     if digest is not None:
         by_class[cls] = digest
         by_id[digest] = cls

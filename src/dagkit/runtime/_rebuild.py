@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -52,11 +53,20 @@ def main_namespace(function: Any) -> Iterator[None]:
     function holds for values that were pickled in another session. Not thread-safe; one task at a time per process.
     """
     global _namespace
-    before, _namespace = _namespace, getattr(function, "__globals__", None)
+    before, _namespace = _namespace, _globals_of(function)
     try:
         yield
     finally:
         _namespace = before
+
+
+def _globals_of(function: Any) -> Mapping[str, Any] | None:
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not hasattr(function, "__globals__") and callable(function):
+        function = type(function).__call__
+    found: Mapping[str, Any] | None = getattr(function, "__globals__", None)
+    return found
 
 
 def local_class(module: str, qualname: str, make: Callable[..., type], args: tuple[Any, ...]) -> type:

@@ -33,6 +33,9 @@ __all__ = ["LargeCapture", "dump_function", "dumps", "load_function", "loads", "
 LARGE_CAPTURE = 10_000_000
 """Bytes above which a captured variable is worth a warning."""
 
+OUTPUT = "its output"
+"""What `where` says after the task's name when a result is pickled."""
+
 _MAGIC = b"dagkit-payload "
 _MAX_HEADER = 500
 _warned: WeakSet[FunctionType] = WeakSet()
@@ -78,13 +81,13 @@ def _callable(found: Any, source: str) -> Callable[..., Any]:
 
 
 def dumps(obj: Any, where: str, persistent_id: Callable[[Any], str | None] | None = None) -> bytes:
-    """`obj` as a payload. `where` starts the message of `NotPicklable`, which names what cannot travel.
+    """`obj` as a payload. `where` starts the message of `NotPicklable`: `train`, or `train: argument 'x'`.
 
     Objects for which `persistent_id` gives a text are left out; `loads` asks its `persistent_load` for them.
     """
     try:
         pickled = pickle_object(obj, persistent_id)
-    except DagkitError:
+    except (DagkitError, MemoryError):
         raise
     except Exception as error:  # any object's own pickling code runs here and may raise anything
         raise _not_picklable(obj, where, error, persistent_id) from error
@@ -122,11 +125,20 @@ def _not_picklable(
             return raised
         return None
 
-    culprit = find_culprit(obj, error, failure)
+    task, _, subject = where.partition(": ")
+    subject = subject or "it"
     if "recursion" in str(error).lower():
-        return NotPicklable(where, culprit.what, "it is nested too deeply", "Flatten it, or pass it as a file.")
+        return NotPicklable(task, subject, "it is nested too deeply", "Flatten it, or pass it as a file.")
+    culprit = find_culprit(obj, error, failure)
+    is_part = culprit.what[:1] in ("", ".", "[")
+    what = subject + culprit.what if is_part else culprit.what + ("" if subject == "it" else f", in {subject},")
     reason = str(culprit.error).partition("\n")[0] or type(culprit.error).__name__
-    return NotPicklable(where, culprit.what, reason, "Create it inside the task, or pass what it is made from.")
+    hint = (
+        "Return data or a dagkit.File."
+        if subject == OUTPUT
+        else "Create it inside the task, or pass what it is made from."
+    )
+    return NotPicklable(task, what, reason, hint)
 
 
 # --- the header

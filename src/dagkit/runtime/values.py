@@ -18,8 +18,10 @@ A list or dict that occurs twice in an argument is the same object on the other 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
+from enum import Enum
 from json.encoder import encode_basestring as _quote
 from math import isfinite
 from typing import Any, NamedTuple
@@ -28,7 +30,18 @@ from dagkit.errors import CorruptState, UsageError
 from dagkit.runtime import payload
 from dagkit.runtime.files import File, StoredFile, attach_files, described, mentions_files
 
-__all__ = ["INLINE_LIMIT", "Encoded", "MissingPart", "Ref", "decode", "dump_output", "encode", "load_output", "refs_in"]
+__all__ = [
+    "INLINE_LIMIT",
+    "Encoded",
+    "MissingPart",
+    "Ref",
+    "condition_view",
+    "decode",
+    "dump_output",
+    "encode",
+    "load_output",
+    "refs_in",
+]
 
 INLINE_LIMIT = 32768
 """Bytes of UTF-8 JSON that travel inside a message or an output ref (facts: jobq 7.6)."""
@@ -273,11 +286,11 @@ def _why(value: Any, task: str, path: tuple[str | int, ...], step: Any) -> str:
 # --- outputs
 
 
-def dump_output(value: Any, where: str = "output") -> Encoded:
+def dump_output(value: Any, task: str = "the task") -> Encoded:
     """An output as bytes: JSON if JSON returns it unchanged with exact types, else a payload. Raises `NotPicklable`."""
     text = _exact_json(value, 0)
     if text is None:
-        return Encoded("pkl", payload.dumps(value, where))
+        return Encoded("pkl", payload.dumps(value, f"{task}: {payload.OUTPUT}"))
     try:
         return Encoded("json", text.encode())
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but an escape
@@ -327,8 +340,8 @@ def _exact_array(value: list[Any], depth: int) -> str | None:
 def load_output(ref: str | None, get_output: Callable[[str], bytes], *, files: bool = True) -> Any:
     """The value behind an output ref: inline JSON, `blob:...json`, `blob:...pkl`; text that is no JSON is the text.
 
-    Stored files in it are handles that read through `get_output`; with `files=False` the markers stay as they are,
-    which is what conditions look at. Raises `CorruptState` for a bad file marker.
+    Stored files in it are handles that read through `get_output`; with `files=False` the markers stay as they are, for
+    `condition_view`. Raises `CorruptState` for a bad file marker.
     """
     if ref is None:
         return None
@@ -338,6 +351,25 @@ def load_output(ref: str | None, get_output: Callable[[str], bytes], *, files: b
     else:
         value = _from_json(data if isinstance(data, str) else data.decode("utf-8", "replace"))
     return attach_files(value, get_output) if files and mentions_files(data) else value
+
+
+def condition_view(value: Any) -> Any:
+    """An output as conditions look at it, as JSON would show it: numpy scalars and enums as plain values, tuples and
+    small arrays as lists, dataclasses and named tuples as objects. What has no such form stays as it is.
+    """
+    kind = type(value)
+    if kind is dict:
+        return {key: condition_view(item) for key, item in value.items()}
+    if kind is list or kind is tuple:
+        return [condition_view(item) for item in value]
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return condition_view(value._asdict())
+    if isinstance(value, Enum):
+        return condition_view(value.value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: condition_view(getattr(value, field.name, None)) for field in dataclasses.fields(value)}
+    is_numpy = kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist")
+    return value.tolist() if is_numpy and value.size <= _MAX_ITEMS else value
 
 
 def _from_json(text: str) -> Any:
