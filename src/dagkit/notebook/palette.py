@@ -7,19 +7,10 @@ from typing import Final
 
 from dagkit.model.records import Counts
 from dagkit.model.states import SEGMENT_ORDER, TaskState
+from dagkit.progress import GLYPHS
 
 __all__ = ["COLOURS", "GLYPHS", "headline", "present"]
 
-GLYPHS: Final = {
-    TaskState.PENDING: "·",
-    TaskState.READY: "○",
-    TaskState.RUNNING: "◐",
-    TaskState.COMPLETED: "✓",
-    TaskState.FAILED: "✗",
-    TaskState.UPSTREAM_FAILED: "⊘",
-    TaskState.SKIPPED: "↷",
-    TaskState.CANCELLED: "⊖",
-}
 COLOURS: Final = {
     TaskState.PENDING: "#c9d0d8",
     TaskState.READY: "#56b4e9",
