@@ -53,9 +53,7 @@ class Database:
             connection.close()
             raise explain_sqlite_error(error, self.path, doing, self.busy_s) from error
         except BaseException:
-            if connection.in_transaction:
-                connection.rollback()
-            self._give_back(connection)
+            self._undo(connection)
             raise
         self._give_back(connection)
 
@@ -100,6 +98,15 @@ class Database:
                 self._idle.append(connection)
                 return
         connection.close()
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        try:
+            if connection.in_transaction:
+                connection.rollback()
+        except sqlite3.Error:  # what made us undo is what the caller has to hear
+            connection.close()
+        else:
+            self._give_back(connection)
 
     def _start_over_after_fork(self) -> None:
         """Keep away from connections of the parent: not to be used or closed (sqlite.org/howtocorrupt.html)."""
@@ -175,12 +182,14 @@ _READ_ONLY = "it is read-only. Choose a directory you may write to (store=...), 
 _NOT_OPEN = "it cannot be opened. Is the directory there, yours, and on a disk that is mounted for writing?"
 _IO = "the disk reports an error. Look at dmesg and at the space left, and try again."
 _NO_LOCKS = "its file system does not lock files properly. Use a local disk for the store."
+_NO_JSON = f"SQLite {sqlite3.sqlite_version} of this Python was built without JSON functions. Use another Python."
 _CORRUPT = (
     "the database is damaged. Keep a copy of the directory; `sqlite3 <file> .recover` saves what can be read. "
     "Outputs, payloads and logs are files beside it and are not affected."
 )
 
 _CAUSES: tuple[tuple[str, type[DagkitError], str], ...] = (
+    ("json_each", BackendError, _NO_JSON),
     ("disk is full", BackendError, _FULL),
     ("locked", BackendError, _LOCKED),
     ("readonly", BackendError, _READ_ONLY),

@@ -120,6 +120,14 @@ def test_an_abandoned_message_comes_back_at_once_in_its_old_place(queue):
     assert [(delivery.id, delivery.count) for delivery in again] == [("a", 2), ("b", 1)]
 
 
+def test_an_abandoned_message_is_not_hidden_by_a_clock_that_is_set_back_a_little(queue, clock):
+    send(queue, "a")
+    queue.abandon(queue.receive(1, 0, 30))
+    clock.advance(-0.5)
+
+    assert ids(queue.receive(1, 0, 30)) == ["a"]
+
+
 def test_an_abandoned_message_can_be_delayed(queue, clock):
     send(queue, "a")
     queue.abandon(queue.receive(1, 0, 30), delay_s=5)

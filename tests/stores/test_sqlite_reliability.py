@@ -399,13 +399,14 @@ def test_kill_9_in_the_middle_of_saves_leaves_exactly_the_saves_that_were_made(t
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_opens_its_own_connection(sqlite_store, make):
     etag = sqlite_store.create("wf1", make.definition(), make.state())
+    parents_connections = set(sqlite_store._database._idle)
     child = os.fork()
     if child == 0:
         code = 1
         try:
             sqlite_store.request_cancel("wf1")
+            code = 0 if parents_connections.isdisjoint(sqlite_store._database._idle) else 2
             sqlite_store.close()
-            code = 0
         finally:
             os._exit(code)
 
@@ -468,6 +469,7 @@ def test_a_lease_is_kept_across_processes_and_restarts(tmp_path, clock):
 
 
 def test_the_check_warns_about_a_network_file_system(sqlite_store):
+    sqlite_store.rows()
     findings = check(sqlite_store.root, lambda: sqlite_store._database, mounts="server:/home / nfs4 rw 0 0\n")
 
     status, message = next((status, message) for name, status, message in findings if name == "file system")
@@ -476,7 +478,17 @@ def test_the_check_warns_about_a_network_file_system(sqlite_store):
     assert "one machine" in message
 
 
+def test_looking_at_a_store_that_is_not_there_does_not_make_it(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    assert {status for _, status, _ in SQLiteStore(tmp_path / "a/b").check()} == {"pass"}
+    assert SQLiteStore(tmp_path / "file/b").check()[0][:2] == ("writable", "fail")
+    assert [place.name for place in tmp_path.iterdir()] == ["file"]
+
+
 def test_a_good_store_passes_every_check(sqlite_store):
+    sqlite_store.rows()
+
     assert {name: status for name, status, _ in sqlite_store.check()} == {
         "writable": "pass",
         "database": "pass",

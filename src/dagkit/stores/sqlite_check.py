@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +24,26 @@ Finding = tuple[str, str, str]
 
 def check(root: Path, open_database: Callable[[], Database], mounts: str | None = None) -> list[Finding]:
     """(check, `pass` | `warn` | `fail`, message) of the store at `root`; never raises for what it finds."""
+    if not root.exists():
+        return [_place_for(root), _space(root), _file_system(root, mounts)]
     return [
         _ask("writable", lambda: _is_writable(open_database())),
         _ask("database", lambda: _is_sound(open_database())),
         _space(root),
         _file_system(root, mounts),
     ]
+
+
+def _place_for(root: Path) -> Finding:
+    """A store that is not there yet is not made by looking."""
+    parent = _nearest(root)
+    if parent.is_dir() and os.access(parent, os.W_OK):
+        return ("writable", "pass", f"{root} is not there yet; the first run makes it")
+    return ("writable", "fail", f"{root} cannot be made: {parent} is not a directory that you may write to (store=...)")
+
+
+def _nearest(root: Path) -> Path:
+    return next((one for one in (root, *root.parents) if one.exists()), root)
 
 
 def _ask(name: str, question: Callable[[], Finding]) -> Finding:
@@ -58,7 +73,7 @@ def _is_sound(database: Database) -> Finding:
 
 
 def _space(root: Path) -> Finding:
-    place = next((one for one in (root, *root.parents) if one.exists()), root)
+    place = _nearest(root)
     try:
         free = shutil.disk_usage(place).free
     except OSError as error:
