@@ -172,7 +172,8 @@ class Worker:
 
     def _open_room(self) -> None:
         """Let the intake take what the executor could begin now: a message that waits here waits for nobody else."""
-        room = (self._executor.capacity() or 0) - len(self._backlog)
+        capacity = self._executor.capacity()
+        room = self.settings.slots - len(self._held) if capacity is None else capacity - len(self._backlog)
         if self._phase is _Phase.SERVING and room != self._intake.room:
             self._intake.allow(room)
 
