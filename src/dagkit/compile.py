@@ -55,7 +55,7 @@ def compile_nodes(name: str, nodes: Iterable[Node[Any]], result: Any, fields: Ma
     compiler = _Compiler(members)
     tasks = compiler.tasks()
     tree = None if result is None else compiler.tree(result, f"{name}: result")
-    spec = WorkflowSpec(name=name, tasks=tasks, result=tree, **fields)
+    spec = WorkflowSpec(name=name, tasks=tuple(tasks), result=tree, **fields)
     return Compiled(spec, compiler.payloads, compiler.names)
 
 
@@ -118,7 +118,7 @@ class _Compiler:
         if self.deps:
             fields["depends_on"] = tuple(self.deps)
         template = self.names.template(node)
-        if template != name:
+        if template != name or self.names.is_shared(node):
             fields["template"] = template
         return [*before, TaskSpec(name=name, kwargs=kwargs, **fields)]
 
@@ -258,7 +258,7 @@ def _where(declaration: Declaration, count: int, keywords: tuple[str, ...], inde
 
 
 def _content(value: Any, tree: Any, positions: Mapping[str, int]) -> Any:
-    """An argument's content for a fingerprint; None if it has none. Payloads count by their value, not by their bytes."""
+    """An argument's content for a fingerprint; None if it has none. A payload counts by value, not by its bytes."""
     text = _to_json(tree)
     if '"$pickle"' in text:
         return None if "refs" in text and next(iter(nodes_in([value], set())), None) else fingerprint.of_value(value)

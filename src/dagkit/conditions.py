@@ -41,8 +41,8 @@ def describe(condition: Condition) -> str:
 
 
 class _Writer:
-    """`is_exact` marks places where unknown and false are told apart (under `not`): there an element of an aggregate that is
-    spelled out is wrapped so that unknown does not hold, as in the aggregate it stands for."""
+    """`is_exact` marks places where unknown and false are told apart (under `not`): there an element of an aggregate
+    that is spelled out is wrapped so that unknown does not hold, as in the aggregate it stands for."""
 
     def __init__(self, name_of: Callable[[Node[Any]], str], dependencies: Collection[str] | None) -> None:
         self.name_of, self.dependencies = name_of, dependencies
@@ -89,7 +89,8 @@ class _Writer:
             raise ConditionError(
                 describe(condition), f"the names {names} hold * ? or [, so they cannot be compared; rename one"
             )
-        return f"any({self.bare(condition, lambda node: _only(self.name_of(node)) if node in odd else self.name_of(node))})"
+        text = self.bare(condition, lambda node: _only(self.name_of(node)) if node in odd else self.name_of(node))
+        return f"any({text})"
 
     def is_odd(self, node: Node[Any]) -> bool:
         return self.dependencies is not None and any(char in self.name_of(node) for char in "*?[")
@@ -142,7 +143,7 @@ class _Writer:
 
     def at_least(self, items: Sequence[Condition], least: int, is_exact: bool, depth: int) -> str:
         count = len(items)
-        if not 1 <= least <= count or math.comb(count, least) > MAX_ALTERNATIVES and least != 1:
+        if not 1 <= least <= count or (least != 1 and math.comb(count, least) > MAX_ALTERNATIVES):
             return self.trivial(items, least, depth)
         parts = [self.held(item, is_exact, depth) for item in items]
         groups = [" and ".join(group) for group in itertools.combinations(parts, least)]
@@ -172,7 +173,7 @@ class _Writer:
         return f"any({self.plain(item, lambda node: _only(self.name_of(node)))})"
 
     def with_pattern(self, items: Sequence[Condition]) -> str | None:
-        """The expression that all items are instances of, over a pattern that matches just their tasks; None if there is none."""
+        """What all items are instances of, over a pattern that matches just their tasks; None if there is none."""
         if self.dependencies is None:
             return None
         first = items[0].nodes()
@@ -252,7 +253,8 @@ def literal(value: object) -> str:
     if number is None:
         raise ConditionError(
             f"{value!r:.60}",
-            f"a condition compares with numbers, texts, True, False, None and lists of these, not {type(value).__name__}",
+            "a condition compares with numbers, texts, True, False, None and lists of these, "
+            f"not {type(value).__name__}",
         )
     return number
 
@@ -279,8 +281,8 @@ def _pattern(names: Sequence[str], dependencies: Collection[str]) -> str | None:
 
 
 def _candidates(names: Sequence[str]) -> list[str]:
-    prefix = os.path.commonprefix(list(names))
-    suffix = os.path.commonprefix([name[len(prefix) :][::-1] for name in names])[::-1]
+    prefix = _common_start(names)
+    suffix = _common_start([name[len(prefix) :][::-1] for name in names])[::-1]
     head = prefix.rstrip("0123456789")
     found = [
         f"{_escaped(head)}*",
@@ -290,6 +292,14 @@ def _candidates(names: Sequence[str]) -> list[str]:
     ]
     found.append(f"{_escaped(prefix)}?{_escaped(suffix)}")
     return list(dict.fromkeys([*found, "*"])) if len(names) > 1 else [_only(names[0])]
+
+
+def _common_start(names: Sequence[str]) -> str:
+    first, last = min(names), max(names)
+    length = next(
+        (at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
+    return first[:length]
 
 
 def _matches(pattern: str, names: Collection[str]) -> frozenset[str]:

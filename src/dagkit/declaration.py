@@ -60,7 +60,10 @@ def _fault(fn: Any, name: str) -> str | None:
     if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
         return "a generator cannot be a task, because what it yields cannot travel; return a list"
     if _is_method(fn):
-        return "a method cannot be a task, because it needs its object; make it a function that takes the object, or a static method"
+        return (
+            "a method cannot be a task, because it needs its object; make it a function that takes the object, "
+            "or a static method"
+        )
     return None
 
 

@@ -1,9 +1,9 @@
-"""How resources grow after a failure for lack of them, written out as factors or lists (facts: resources, "Resource retry")."""
+"""How resources grow after a failure for lack of them, written out (facts: resources, "Resource retry")."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Final
 
 from dagkit.errors import UsageError
@@ -37,9 +37,10 @@ def _written(options: Options, task: str, key: str, scale: Any) -> Any:
         raise UsageError(f"{task}: resource_scales[{key!r}]: {error}") from None
     start = _start(options, key)
     known = amounts if start is None else [start, *amounts]
-    if not amounts or any(later <= earlier for earlier, later in zip(known, known[1:], strict=False)):
+    if not amounts or any(later <= earlier for earlier, later in pairwise(known)):
         raise UsageError(
-            f"{task}: resource_scales[{key!r}]: {found} does not grow from {'its first value' if start is None else start}"
+            f"{task}: resource_scales[{key!r}]: {found} does not grow"
+            + ("" if start is None else f" from {start}, which the task asks for")
         )
     return [_text(key, item) for item in found]
 

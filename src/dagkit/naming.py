@@ -14,9 +14,9 @@ __all__ = ["Names"]
 class Names:
     """Names of nodes, decided by call order alone.
 
-    The first call of `train` is `train`, the next `train-1`, `train-2`; items of a map or product are `train-0`, `train-1`, ...,
-    a second map goes on counting. A name the user gave is kept by the first node that has it; generated names go around it.
-    A number that is taken is passed over.
+    The first call of `train` is `train`, the next `train-1`, `train-2`; items of a map or product are `train-0`,
+    `train-1`, ..., and a second map goes on counting. A name the user gave is kept by the first node that has it, and
+    generated names go around it. A number that is taken is passed over.
     """
 
     def __init__(self, nodes: Sequence[Node[Any]]) -> None:
@@ -25,6 +25,7 @@ class Names:
         self._next: dict[tuple[str, bool], int] = {}
         self._of: dict[Node[Any], str] = {}
         self._templates: dict[Declaration, str] = {}
+        self._sizes: dict[Declaration, int] = {}
         self._labels: set[str] = set()
         for node in nodes:
             self.add(node)
@@ -41,6 +42,10 @@ class Names:
     def template(self, node: Node[Any]) -> str:
         """Label of the node's declaration: the function's name; a second function of the same name is `train-1`."""
         return self._templates[node._task.declaration]
+
+    def is_shared(self, node: Node[Any]) -> bool:
+        """Whether other nodes are made from the same declaration."""
+        return self._sizes[node._task.declaration] > 1
 
     def add(self, node: Node[Any]) -> str:
         """Name a node; one that has a name keeps it."""
@@ -68,6 +73,7 @@ class Names:
         return name
 
     def _add_template(self, declaration: Declaration) -> None:
+        self._sizes[declaration] = self._sizes.get(declaration, 0) + 1
         if declaration in self._templates:
             return
         label, number = declaration.name, 0

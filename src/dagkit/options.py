@@ -29,7 +29,7 @@ class TaskOptions(TypedDict, total=False):
     """Keywords of `@task(...)`, `shell(...)` and `.options(...)`; None takes an option back to its default."""
 
     name: str | None
-    """Name in the workflow instead of the function's; may be a template over arguments: `fit-{seed}`, `fit-{seed:03d}`."""
+    """Name in the workflow instead of the function's; may be a template over arguments: `fit-{seed}`."""
     queue: str | None
     retries: int | None
     """How often a failed task is tried again: 3 is up to 4 attempts."""
@@ -46,9 +46,9 @@ class TaskOptions(TypedDict, total=False):
     gpus: Any
     nodes: Any
     resources: Mapping[str, Any] | Callable[..., Any] | None
-    """The same as a mapping, with keys of the scheduler's own; or a function of the task's arguments that returns one."""
+    """The same as a mapping, the scheduler's own keys too; or a function of the task's arguments that returns it."""
     resource_scales: Mapping[str, Any] | None
-    """How a resource grows after a failure for lack of it: a factor (0.5), a list of values, or a function of the last value."""
+    """How a resource grows after a failure for lack of it: a factor (0.5), a list, or a function of the last value."""
     fallback_queues: Sequence[str] | None
     cache: bool | None
     """Reuse the result of an earlier run that did the same."""

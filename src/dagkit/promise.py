@@ -39,8 +39,8 @@ class Promise(Operand, _Anything):  # type: ignore[misc]
         node = self._node
         shown = _spelled(node._name, self._path)
         return (
-            f"{shown}, made at {source_line(node._file, node._line)}, stands for a value that exists when the workflow runs; "
-            f"{what}. {instead}."
+            f"{shown}, made at {source_line(node._file, node._line)}, stands for a value that exists only when the "
+            f"workflow runs; {what}. {instead}."
         )
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -53,7 +53,7 @@ class Promise(Operand, _Anything):  # type: ignore[misc]
     def __bool__(self) -> NoReturn:
         self._refuse(
             "whether it is true is not known yet",
-            "To run a task only if it is, give the task when=: task.options(when=node)(...), or when=node['ok'] == True",
+            "To run a task only if it is, say when=: task.options(when=node)(...), or when=node['ok'] == True",
         )
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class Promise(Operand, _Anything):  # type: ignore[misc]
     def __iter__(self) -> Any:
         self._refuse(
             "it cannot be iterated",
-            f"{_LAZY}; to unpack n results declare @task(outputs=n); to run a task per item, make the list before tracing",
+            f"{_LAZY}; to unpack n results declare @task(outputs=n); for a task per item, make the list before tracing",
         )
 
     def __contains__(self, item: object) -> bool:
@@ -119,7 +119,7 @@ for _name, _symbol in {"neg": "-", "pos": "+", "abs": "abs"}.items():
 for _name, _kind in {"int": "an int", "float": "a float", "complex": "a complex", "round": "a round number"}.items():
     setattr(Promise, f"__{_name}__", _refuses_conversion(_kind))
 # __index__ serves range(node), items[node] and slices.
-Promise.__index__ = _refuses_conversion("an index")  # type: ignore[attr-defined]
+Promise.__index__ = _refuses_conversion("an index")
 
 
 def as_key(key: object) -> str | int | None:

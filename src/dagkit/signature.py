@@ -18,8 +18,8 @@ _Places = dict[str, Any]
 class Signature:
     """The parameters of a function; a function whose parameters cannot be known accepts any call.
 
-    A call is described by its values in order and the names of the last ones (the keywords), so that a map shares the names.
-    Whether a call fits depends on that shape alone, so each shape is bound once.
+    A call is described by its values in order and the names of the last ones (the keywords), so that a map shares the
+    names. Whether a call fits depends on that shape alone, so each shape is bound once.
     """
 
     __slots__ = ("_hints", "_shapes", "_signature", "fn")
@@ -58,7 +58,7 @@ class Signature:
         return {**given, **defaults}
 
     def parameters(self, count: int, keywords: tuple[str, ...]) -> list[str]:
-        """Name of the parameter that takes each value of a call that fits; `*args` and `**kwargs` by their own names."""
+        """The parameter that takes each value of a call that fits; `*args` and `**kwargs` by their own names."""
         names = [""] * count
         for name, place in self._places(self.fn.__name__, count, keywords).items():
             for index in _indexes(place):

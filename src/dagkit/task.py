@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from dagkit import edges
 from dagkit.declaration import Command, Declaration, command_name, declare
-from dagkit.errors import TracingError, UsageError
+from dagkit.errors import TracingError
+from dagkit.name_template import NameTemplate
 from dagkit.options import Options, changed
 from dagkit.promise import Promise
 from dagkit.trace import ATOMS, PROMPT, Node, active, snapshot
@@ -27,8 +27,6 @@ __all__ = ["ShellTask", "Task", "shell", "task"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-MAX_NAME_PART = 80
 
 
 class Task(Generic[P, R]):
@@ -47,9 +45,9 @@ class Task(Generic[P, R]):
         self.given = given
         """The options, checked."""
         self._fixed = fixed
-        self._template: list[tuple[str, str | None, str | None, str | None]] | None = None
+        self._template: NameTemplate | None = None
         if given.name is not None and "{" in given.name:
-            self._template = _parsed(given.name, declaration.name)
+            self._template = NameTemplate(given.name, declaration.name)
 
     @property
     def fn(self) -> Callable[P, R]:
@@ -70,7 +68,7 @@ class Task(Generic[P, R]):
         return self._node(values, keywords, _site(sys._getframe(1)))
 
     def options(self, **options: Unpack[TaskOptions]) -> Self:
-        """A copy of the task with some options changed (those of `@task`, and `name=`, `after=`, `when=`, `dep_policy=`)."""
+        """A copy of the task with some options changed: those of `@task`, most often `name`, `after` and `when`."""
         return self._copy(changed(self.given, self.name, options), self._fixed)
 
     def partial(self, *args: Any, **kwargs: Any) -> Self:
@@ -78,16 +76,19 @@ class Task(Generic[P, R]):
         return self._copy(self.given, ((*self._fixed[0], *args), {**self._fixed[1], **kwargs}))
 
     def map(self, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
-        """A node for each item of the iterables, which are zipped as the builtin does: `train.map(lr=[0.1, 0.01], seed=range(2))`.
+        """A node for each item of the iterables, zipped as the builtin does: `train.map(lr=rates, seed=range(9))`.
 
-        The nodes are named `train-0`, `train-1`, ... in order, or by a template: `train.options(name="train-{lr}")`. What is the
-        same for every item is fixed first: `train.partial(features).map(lr=rates)`.
+        The nodes are named `train-0`, `train-1`, ... in order, or by a template: `train.options(name="train-{lr}")`.
+        What is the same for every item is fixed first: `train.partial(features).map(lr=rates)`.
         """
         columns = self._columns("map", iterables, named)
         return self._nodes(zip(*columns), len(iterables), tuple(named), _site(sys._getframe(1)))  # noqa: B905 - as the builtin
 
     def product(self, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
-        """A node for each combination: `train.product(lr=[0.1, 0.01], seed=range(3))`; the last varies fastest. Names as in `map`."""
+        """A node for each combination, the last varying fastest: `train.product(lr=[0.1, 0.01], seed=range(3))`.
+
+        Names are made as by `map`.
+        """
         columns = self._columns("product", iterables, named)
         return self._nodes(itertools.product(*columns), len(iterables), tuple(named), _site(sys._getframe(1)))
 
@@ -96,7 +97,7 @@ class Task(Generic[P, R]):
             raise TypeError(f"{self.name}.{verb}() needs at least one iterable")
         labelled = [*((f"argument {index}", each) for index, each in enumerate(positional)), *named.items()]
         for label, each in labelled:
-            if isinstance(each, (str, bytes)) or not (isinstance(each, Promise) or isinstance(each, Iterable)):
+            if isinstance(each, (str, bytes)) or not isinstance(each, (Promise, Iterable)):
                 raise TypeError(
                     f"{self.name}.{verb}(): {label} is {each!r:.60}, not a list of items. "
                     f"What is the same for every item is fixed first: {self.name}.partial(...).{verb}(...)"
@@ -126,7 +127,7 @@ class Task(Generic[P, R]):
         if self._template is None:
             name = self.name
         else:
-            name, is_item = self._formatted(self._template, values, keywords), False
+            name, is_item = self._template.fill(self._arguments(values, keywords)), False
         node: Node[R] = Node(self, values, keywords, name, site, scope, is_item)
         if not is_plain:
             edges.check(node)
@@ -136,31 +137,8 @@ class Task(Generic[P, R]):
 
     def _copy(self, given: Options, fixed: tuple[tuple[Any, ...], dict[str, Any]]) -> Self:
         copy = type(self)(self.declaration, given, fixed)
-        return functools.update_wrapper(copy, self.declaration.fn)
-
-    # --- names by template
-
-    def _formatted(self, template: list[Any], values: tuple[Any, ...], keywords: tuple[str, ...]) -> str:
-        arguments = self._arguments(values, keywords)
-        parts: list[str] = []
-        for text, field, spec, conversion in template:
-            parts.append(text)
-            if field is not None:
-                parts.append(self._part(field, spec or "", conversion, arguments))
-        return "".join(parts)
-
-    def _part(self, field: str, spec: str, conversion: str | None, arguments: Mapping[str, Any]) -> str:
-        if field not in arguments:
-            raise UsageError(
-                f"name {self.given.name!r}: {self.declaration.name} has no argument {field!r}; it has {', '.join(arguments)}"
-            )
-        value = arguments[field]
-        if isinstance(value, Promise):
-            raise TracingError(
-                f"name {self.given.name!r}: {field} is the output of {value._node._name}, which is not known yet"
-            )
-        text = format({"r": repr, "s": str, "a": ascii}.get(conversion or "", lambda it: it)(value), spec)
-        return " ".join(text.split())[:MAX_NAME_PART]
+        functools.update_wrapper(copy, self.declaration.fn)
+        return copy
 
     def _arguments(self, values: tuple[Any, ...], keywords: tuple[str, ...]) -> dict[str, Any]:
         return self.declaration.signature.arguments(values, keywords)
@@ -171,37 +149,19 @@ class Task(Generic[P, R]):
         return f"<task {self.name}{self.declaration.signature}: calling it makes a node; .fn is the function>"
 
     def __reduce__(self) -> Any:
-        options = {key: value for key, value in _portable(self.given).items()}
-        return _rebuilt, (self.declaration.fn, options)
+        # Function code may refer to other tasks; what their options would mean in a worker is their name and outputs.
+        return _rebuilt, (self.declaration.fn, self.given.name, self.given.outputs)
 
     def __iter__(self) -> Iterator[Any]:
         raise TracingError(f"{self.name} is a task, not a node: call it, {self.name}(...)")
 
 
-def _portable(given: Options) -> dict[str, Any]:
-    """Options that mean something in another process."""
-    return {"name": given.name, "outputs": given.outputs}
-
-
-def _rebuilt(fn: Callable[..., Any], options: dict[str, Any]) -> Task[..., Any]:
-    return task(**options)(fn)  # type: ignore[no-any-return,call-overload]
+def _rebuilt(fn: Callable[..., Any], name: str | None, outputs: int | None) -> Task[..., Any]:
+    return _declared(fn, {"name": name, "outputs": outputs})
 
 
 def _site(frame: FrameType) -> tuple[str, int]:
     return frame.f_code.co_filename, frame.f_lineno
-
-
-def _parsed(template: str, task: str) -> list[tuple[str, str | None, str | None, str | None]]:
-    try:
-        parsed = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise UsageError(f"{task}: name {template!r}: {error}") from None
-    for _, field, _, _ in parsed:
-        if field is not None and not field.isidentifier():
-            raise UsageError(
-                f"{task}: name {template!r}: {{{field}}} is not an argument's name, such as {{seed}} or {{seed:03d}}"
-            )
-    return parsed
 
 
 @overload
@@ -242,7 +202,8 @@ def _declared(fn: Any, options: Mapping[str, Any]) -> Task[..., Any]:
         raise TypeError(f"@task takes options by name: @task(name={fn!r})")
     declaration = declare(fn)
     made: Task[..., Any] = Task(declaration, changed(Options(), declaration.name, options))
-    return functools.update_wrapper(made, declaration.fn)
+    functools.update_wrapper(made, declaration.fn)
+    return made
 
 
 # --- commands
@@ -251,7 +212,7 @@ def _declared(fn: Any, options: Mapping[str, Any]) -> Task[..., Any]:
 class ShellTask(Task[..., Any]):
     """A command as a task. Calling it returns a node: `prep(after=[download], env={"YEAR": "2024"})`."""
 
-    def __call__(self, *, after: Any = None, env: Mapping[str, Any] | None = None, cwd: str | None = None) -> Node[Any]:  # type: ignore[override]
+    def __call__(self, *, after: Any = None, env: Mapping[str, Any] | None = None, cwd: str | None = None) -> Node[Any]:
         """A node that runs the command, after other nodes, with variables added to its environment."""
         made = self if after is None else self.options(after=[*self.given.after, *_listed(after)])
         arguments = {"env": env, "cwd": cwd}
@@ -294,9 +255,10 @@ def shell(
 ) -> ShellTask:
     """Declare a shell command as a task; like any task it is called to make a node: `prep = shell("make data")()`.
 
-    Nothing in `cmd` is expanded by dagkit: values go in through the environment, `shell("train --lr $LR", env={"LR": 0.1})`. The
+    Nothing in `cmd` is expanded by dagkit: values go in through the environment, `shell("fit $LR", env={"LR": 0.1})`. The
     options are those of `@task`. Its name is that of its program or script. The command reads upstream outputs with
-    `dagkit.get_upstream_output(name)` or from `$JOBQ_WORKFLOW_UPSTREAM_REFS`, and writes its own to `$JOBQ_OUTPUT_FILE`.
+    `dagkit.get_upstream_output(name)` or from `$JOBQ_WORKFLOW_UPSTREAM_REFS`, and writes its own to
+    `$JOBQ_OUTPUT_FILE`.
     """
     if not isinstance(cmd, str) or not cmd.strip():
         raise TypeError(
@@ -329,8 +291,8 @@ def _environment(task: str, env: Any) -> dict[str, str]:
 def _env_text(task: str, key: object, value: object) -> str:
     if isinstance(value, Promise):
         raise TracingError(
-            f"{task}: env {key!r} is the output of {value._node._name}, which is not known when the command is written. Wait for it "
-            f"with after=[...], and read it in the command: dagkit.get_upstream_output({value._node._name!r})."
+            f"{task}: env {key!r} is the output of {value._node._name}, which is not known when the command is "
+            f"written. Wait for it with after=[...] and read it in the command: dagkit.get_upstream_output({value._node._name!r})."
         )
     if isinstance(value, bool) or not isinstance(value, (str, int, float, os.PathLike)):
         raise TypeError(f"{task}: env {key!r} is {value!r:.60}; a variable is a text, a number or a path")

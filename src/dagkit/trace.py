@@ -38,7 +38,7 @@ _numbers = itertools.count()
 #: Values that hold no nodes and cannot change.
 ATOMS: Final = frozenset({int, float, str, bool, bytes, complex, type(None)})
 
-#: Containers up to this many items (nested ones included) are copied at the call, so that changing them later changes no task.
+#: Containers up to this many items (nested ones included) are copied at the call: changing them later changes no task.
 MAX_SNAPSHOT: Final = 1_000
 
 
@@ -84,8 +84,8 @@ active: Final[ContextVar[Trace | None]] = ContextVar("dagkit_trace", default=Non
 class Node(Promise, Generic[R]):
     """A promise of one task's output, made by calling the task. Never runs anything by itself.
 
-    `node["mae"]` and `node[0]` are refs to parts of the output; comparisons make conditions for `when=`; `node.run()` runs the
-    node and what it depends on. A node has no other attributes, because the value it stands for may have any.
+    `node["mae"]` and `node[0]` are refs to parts of the output; comparisons make conditions for `when=`; `node.run()`
+    runs the node and what it depends on. A node has no other attributes, because the value it stands for may have any.
     """
 
     # The underscores keep these out of the way of that rule; the modules of this layer use them.
@@ -192,10 +192,9 @@ def nodes_in(values: Iterable[Any], seen: set[int]) -> Iterator[Node[Any]]:
         value = todo.pop()
         if isinstance(value, Promise):
             yield value._node
-        elif id(value) not in seen:
-            if parts := _parts(value):
-                seen.add(id(value))
-                todo.extend(part for part in parts if type(part) not in ATOMS)
+        elif id(value) not in seen and (parts := _parts(value)):
+            seen.add(id(value))
+            todo.extend(part for part in parts if type(part) not in ATOMS)
 
 
 def _parts(value: Any) -> Iterable[Any]:

@@ -88,12 +88,12 @@ class Condition(_Logic):
 
     def __bool__(self) -> NoReturn:
         raise TracingError(
-            f"{self} is a condition for when=, not a value: it is decided while the workflow runs. Combine conditions with "
-            f"& | ~ in parentheses, `(0 < m) & (m < 1)`, not with and, or, not, `in` or a chained comparison; a task that "
-            f"should run only if it holds is task.options(when=...)(...). Compare nodes themselves with `is`."
+            f"{self} is a condition for when=, not a value: it is decided while the workflow runs. Combine conditions "
+            f"with & | ~ in parentheses, `(0 < m) & (m < 1)`, not with and, or, not, `in` or a chained comparison; a "
+            f"task that should run only if it holds is task.options(when=...)(...). Compare nodes themselves with `is`."
         )
 
-    def __eq__(self, other: object) -> NoReturn:  # type: ignore[override]
+    def __eq__(self, other: object) -> NoReturn:
         raise TracingError(f"{self}: a condition cannot be compared; use & | ~ to combine conditions")
 
     __hash__ = object.__hash__
@@ -173,8 +173,8 @@ class _Joined(Condition):
     def __init__(self, items: Iterable[Condition]) -> None:
         flat: list[Condition] = []
         for item in items:
-            flat.extend(item.items if type(item) is type(self) else (item,))  # type: ignore[attr-defined]
-        self.items = tuple(flat)
+            flat.extend(item.items if isinstance(item, _Joined) and type(item) is type(self) else (item,))
+        self.items: tuple[Condition, ...] = tuple(flat)
 
     def parts(self) -> tuple[Condition, ...]:
         return self.items
@@ -262,7 +262,7 @@ def _given(conditions: tuple[object, ...]) -> Iterable[object]:
 
 
 def all_of(*conditions: object) -> Aggregate:
-    """True if every condition holds: `all_of(m["loss"] < 0.1 for m in models)`. Takes an iterable or several arguments."""
+    """True if every condition holds: `all_of(m["loss"] < 0.1 for m in models)`. An iterable, or several arguments."""
     return Aggregate("all", _given(conditions))
 
 
