@@ -270,7 +270,6 @@ def test_closing_hands_back_what_runs_at_no_cost_and_a_later_coordinator_goes_on
     outcome = first.drive("w")
     settle(first, lambda: executor.tasks_running() == ["a"])
 
-    first._hand_back()
     first.close()
 
     assert outcome.cancelled()

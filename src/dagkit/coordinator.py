@@ -154,7 +154,10 @@ class Coordinator:
         """Finish the step, hand back what runs, save, release the leases, join the threads. Safe to call twice."""
         self._stopping.set()
         self._fleet.interrupt()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._thread is None:
+            self._hand_back()
+            self._leave_service()
+        elif self._thread is not threading.current_thread():
             self._thread.join()
         self._saver.close()
 
@@ -182,8 +185,7 @@ class Coordinator:
                 raise
         finally:
             self._run_calls()
-            if self._service_lease is not None:
-                self._leases.release(self._service_lease)
+            self._leave_service()
 
     def step(self, wait_s: float = 0.0) -> None:
         """One step over all driven runs; waits at most `wait_s` for something to happen."""
@@ -381,6 +383,11 @@ class Coordinator:
                 self._service_lease = None
                 for drive in list(self._drives.values()):
                     self._stop_driving(drive, error)
+
+    def _leave_service(self) -> None:
+        if self._service_lease is not None:
+            self._leases.release(self._service_lease)
+            self._service_lease = None
 
     def _hold_service_lease(self) -> bool:
         if self._service_lease is None:

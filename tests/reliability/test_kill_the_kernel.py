@@ -157,5 +157,5 @@ def test_the_workers_of_a_killed_kernel_are_gone_within_seconds(tmp_path: Path) 
     process.kill()
     process.wait()
 
-    gone, alive = psutil.wait_procs(family, timeout=15)
+    _, alive = psutil.wait_procs(family, timeout=15)
     assert not alive
