@@ -1,26 +1,27 @@
 """Every exception dagkit raises on purpose.
 
-    DagkitError
-      UsageError                   the caller's arguments, code or file; nothing has run
-        DefinitionError            a workflow definition with one or more problems, all of them listed
-        ConditionError             a condition that does not parse or may not be used like that
-        ConfigError                a setting or a configuration file
-        TracingError               a node used as if it were a value
-        NotPicklable               a captured value that cannot travel
-        PayloadTooLarge            an argument that a message cannot carry
-        PayloadMismatch            a payload written by another Python or cloudpickle
-        MissingExtra               an optional dependency is not installed
-        UnknownRun, UnknownTask    no such run in the store, no such task in the run
-        WorkflowExists             the id is taken
-        RunBusy                    the run is in a state that does not allow this
-      TaskFailed                   a task of the user's ended without success
-      RunCancelled                 the run was cancelled before the value asked for existed
-      RunTimeout                   a wait reached its limit; the run goes on
-      BackendError                 a service or a file system; trying again may help
-        StateConflict              somebody else wrote the state first
-        LeaseLost                  another coordinator has taken over
-      CorruptState                 stored data that cannot be trusted or read
-        NewerFormat                written by a later version of dagkit
+DagkitError
+  UsageError                   the caller's arguments, code or file; nothing has run
+    DefinitionError            a workflow definition with one or more problems, all of them listed
+    ConditionError             a condition that does not parse or may not be used like that
+    ConfigError                a setting or a configuration file
+    TracingError               a node used as if it were a value
+    NotPicklable               a captured value that cannot travel
+    PayloadTooLarge            an argument that a message cannot carry
+    PayloadMismatch            a payload written by another Python or cloudpickle
+    MissingPart                a part of a task's output that is not there
+    MissingExtra               an optional dependency is not installed
+    UnknownRun, UnknownTask    no such run in the store, no such task in the run
+    WorkflowExists             the id is taken
+    RunBusy                    the run is in a state that does not allow this
+  TaskFailed                   a task of the user's ended without success
+  RunCancelled                 the run was cancelled before the value asked for existed
+  RunTimeout                   a wait reached its limit; the run goes on
+  BackendError                 a service or a file system; trying again may help
+    StateConflict              somebody else wrote the state first
+    LeaseLost                  another coordinator has taken over
+  CorruptState                 stored data that cannot be trusted or read
+    NewerFormat                written by a later version of dagkit
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = [
     "DefinitionError",
     "LeaseLost",
     "MissingExtra",
+    "MissingPart",
     "NewerFormat",
     "NotPicklable",
     "PayloadMismatch",
@@ -161,6 +163,15 @@ class MissingExtra(UsageError, ImportError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         self.package, self.extra, self.purpose = package, extra, purpose
         super().__init__(f"{purpose} needs {package}, which is not installed. Run: pip install 'dagkit[{extra}]'")
+
+
+class MissingPart(UsageError, LookupError):
+    """A task asked for a part of another task's output that is not there."""
+
+    def __init__(self, task: str, path: Sequence[str | int], reason: str) -> None:
+        self.task, self.path, self.reason = task, tuple(path), reason
+        part = task + "".join(f"[{step!r}]" for step in self.path)
+        super().__init__(f"{part} does not exist: {reason}")
 
 
 class UnknownRun(UsageError, LookupError):

@@ -19,7 +19,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagkit.errors import CorruptState, NotPicklable
+from dagkit.errors import CorruptState, MissingPart, NotPicklable
 from dagkit.runtime import values
 from dagkit.runtime.values import Ref
 
@@ -232,7 +232,7 @@ def test_a_missing_part_says_what_is_there() -> None:
         (Node("number", "a"), "number is a int without 'a'"),
     ]
     for node, message in expected:
-        with pytest.raises(values.MissingPart, match=message):
+        with pytest.raises(MissingPart, match=message):
             round_trip(node, outputs)
 
 

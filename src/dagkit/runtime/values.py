@@ -18,22 +18,27 @@ A list or dict that occurs twice in an argument is the same object on the other 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
-from enum import Enum
-from json.encoder import encode_basestring as _quote
 from math import isfinite
 from typing import Any, NamedTuple
 
-from dagkit.errors import CorruptState, UsageError
+from dagkit.errors import CorruptState, MissingPart
 from dagkit.runtime import payload
-from dagkit.runtime.files import File, StoredFile, attach_files, described, mentions_files
+from dagkit.runtime._outputs import (
+    INLINE_LIMIT,
+    MAX_DEPTH,
+    MAX_INT_BITS,
+    Encoded,
+    condition_view,
+    dump_output,
+    load_output,
+)
+from dagkit.runtime.files import File, StoredFile, described
 
 __all__ = [
     "INLINE_LIMIT",
     "Encoded",
-    "MissingPart",
     "Ref",
     "condition_view",
     "decode",
@@ -43,12 +48,7 @@ __all__ = [
     "refs_in",
 ]
 
-INLINE_LIMIT = 32768
-"""Bytes of UTF-8 JSON that travel inside a message or an output ref (facts: jobq 7.6)."""
-
-_MAX_DEPTH = 64
 _MAX_ITEMS = INLINE_LIMIT // 2
-_MAX_INT_BITS = 4096  # Python refuses to read decimal numbers of more than 4,300 digits
 _SMALL_INT = 1 << 64
 _SMALL_STR = INLINE_LIMIT // 6 - 2  # six bytes for a character is the most that JSON takes
 
@@ -58,25 +58,6 @@ class Ref(NamedTuple):
 
     task: str
     path: tuple[str | int, ...] = ()
-
-
-class Encoded(NamedTuple):
-    """An output as bytes, and the suffix of its blob: `json` or `pkl`."""
-
-    suffix: str
-    data: bytes
-
-
-class MissingPart(UsageError, LookupError):
-    """A task asked for a part of another's output that is not there."""
-
-    def __init__(self, task: str, path: tuple[str | int, ...], reason: str) -> None:
-        self.task, self.path = task, path
-        super().__init__(f"{_shown(task, path)} does not exist: {reason}")
-
-
-def _shown(task: str, path: tuple[str | int, ...]) -> str:
-    return task + "".join(f"[{step!r}]" for step in path)
 
 
 # --- arguments
@@ -137,10 +118,10 @@ class _Encoder:
         if kind is int:
             bits = value.bit_length()
             self.characters += bits // 16
-            return value if bits <= _MAX_INT_BITS else self.pickled(value)
+            return value if bits <= MAX_INT_BITS else self.pickled(value)
         if kind is float:
             return value if isfinite(value) else self.pickled(value)
-        if depth > _MAX_DEPTH or self.items > _MAX_ITEMS:
+        if depth > MAX_DEPTH or self.items > _MAX_ITEMS:
             raise _NeedsPayload
         if kind is list:
             self.once(value)
@@ -271,6 +252,10 @@ def part_of(value: Any, task: str, path: Any) -> Any:
     return value
 
 
+def _shown(task: str, path: tuple[str | int, ...]) -> str:
+    return task + "".join(f"[{step!r}]" for step in path)
+
+
 def _why(value: Any, task: str, path: tuple[str | int, ...], step: Any) -> str:
     here = _shown(task, path)
     if value is None:
@@ -281,99 +266,3 @@ def _why(value: Any, task: str, path: tuple[str | int, ...], step: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"{here} has {len(value)} items, and {step!r} is none of them"
     return f"{here} is a {type(value).__name__} without {step!r}"
-
-
-# --- outputs
-
-
-def dump_output(value: Any, task: str = "the task") -> Encoded:
-    """An output as bytes: JSON if JSON returns it unchanged with exact types, else a payload. Raises `NotPicklable`."""
-    text = _exact_json(value, 0)
-    if text is None:
-        return Encoded("pkl", payload.dumps(value, f"{task}: {payload.OUTPUT}"))
-    try:
-        return Encoded("json", text.encode())
-    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, but an escape
-        return Encoded("json", json.dumps(value).encode())
-
-
-def _exact_json(value: Any, depth: int) -> str | None:
-    """JSON text that loads as an equal value of the same types throughout; None if there is none."""
-    kind = type(value)
-    if kind is str:
-        return _quote(value)
-    if kind is float:
-        return repr(value) if isfinite(value) else None
-    if kind is int:
-        return repr(value) if value.bit_length() <= _MAX_INT_BITS else None
-    if value is None:
-        return "null"
-    if kind is bool:
-        return "true" if value else "false"
-    if depth > _MAX_DEPTH:
-        return None
-    if kind is dict:
-        return _exact_object(value, depth + 1)
-    return _exact_array(value, depth + 1) if kind is list else None
-
-
-def _exact_object(value: dict[Any, Any], depth: int) -> str | None:
-    parts = []
-    for key, item in value.items():
-        text = _exact_json(item, depth)
-        if text is None or type(key) is not str:
-            return None
-        parts.append(_quote(key) + ":" + text)
-    return "{" + ",".join(parts) + "}"
-
-
-def _exact_array(value: list[Any], depth: int) -> str | None:
-    parts = []
-    for item in value:
-        text = _exact_json(item, depth)
-        if text is None:
-            return None
-        parts.append(text)
-    return "[" + ",".join(parts) + "]"
-
-
-def load_output(ref: str | None, get_output: Callable[[str], bytes], *, files: bool = True) -> Any:
-    """The value behind an output ref: inline JSON, `blob:...json`, `blob:...pkl`; text that is no JSON is the text.
-
-    Stored files in it are handles that read through `get_output`; with `files=False` the markers stay as they are, for
-    `condition_view`. Raises `CorruptState` for a bad file marker.
-    """
-    if ref is None:
-        return None
-    data = get_output(ref) if ref.startswith("blob:") else ref
-    if isinstance(data, bytes) and ref.endswith(".pkl"):
-        value = payload.loads(data)
-    else:
-        value = _from_json(data if isinstance(data, str) else data.decode("utf-8", "replace"))
-    return attach_files(value, get_output) if files and mentions_files(data) else value
-
-
-def condition_view(value: Any) -> Any:
-    """An output as conditions look at it, as JSON would show it: numpy scalars and enums as plain values, tuples and
-    small arrays as lists, dataclasses and named tuples as objects. What has no such form stays as it is.
-    """
-    kind = type(value)
-    if kind is dict:
-        return {key: condition_view(item) for key, item in value.items()}
-    if kind is list or kind is tuple:
-        return [condition_view(item) for item in value]
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return condition_view(value._asdict())
-    if isinstance(value, Enum):
-        return condition_view(value.value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: condition_view(getattr(value, field.name, None)) for field in dataclasses.fields(value)}
-    is_numpy = kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist")
-    return value.tolist() if is_numpy and value.size <= _MAX_ITEMS else value
-
-
-def _from_json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
