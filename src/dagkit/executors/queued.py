@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from dagkit.errors import BackendError
+from dagkit.errors import BackendError, PayloadTooLarge
 from dagkit.model.messages import AttemptKey, Completion, PoisonMessage, Started, TaskMessage
 from dagkit.model.names import ServiceNames
 from dagkit.model.states import FailureKind
@@ -59,7 +59,7 @@ class QueuedExecutor:
         self._interrupted = threading.Event()
 
     def submit(self, messages: Sequence[TaskMessage]) -> int:
-        """Send to every queue concerned; a queue that fails hurts only its own tasks and those that stand behind them."""
+        """Send to every queue concerned. A queue that fails holds up its own tasks; what stands behind them is sent."""
         by_queue: dict[str, list[tuple[int, TaskMessage]]] = {}
         for place, message in enumerate(messages):
             if message.key not in self._in_flight:
@@ -85,23 +85,17 @@ class QueuedExecutor:
 
     def _fit(self, message: TaskMessage, queue: Queue) -> str | None:
         """The text to send; None if no way was found to make it small enough, which fails the attempt instead."""
-        text = message.to_text()
-        size = len(text.encode())
-        if size <= queue.max_text_bytes:
-            return text
-        error = f"the message is {size:,} bytes, over the {queue.max_text_bytes:,} that queue {queue.name} can carry"
-        self._refused.append(
-            Completion(
-                message.workflow_id,
-                message.task,
-                False,
-                error=error,
-                attempt=message.attempt,
-                generation=message.generation,
-                kind=FailureKind.CONFIG,
-            )
-        )
-        return None
+
+        def keep(path: str, data: bytes) -> str:
+            return self._store.put_output(message.workflow_id, path, data)
+
+        try:
+            return message.text_within(queue.max_text_bytes, keep)
+        except PayloadTooLarge as error:
+            refused = Completion(message.workflow_id, message.task, False, error=str(error), kind=FailureKind.CONFIG)
+            refused.attempt, refused.generation = message.attempt, message.generation
+            self._refused.append(refused)
+            return None
 
     def _open(self, name: str) -> Queue:
         if name not in self._queues:

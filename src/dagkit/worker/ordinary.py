@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from typing import Any
 
 from dagkit.errors import BackendError
-from dagkit.model.messages import Completion, PoisonMessage, TaskMessage
+from dagkit.model.envelope import Get, envelope, open_envelope
+from dagkit.model.messages import Completion, TaskMessage
 from dagkit.queues.base import Delivery, OutMessage, Queue, Transport
 from dagkit.worker.locks import Held
 from dagkit.worker.outbox import Outbox
@@ -19,14 +18,12 @@ log = logging.getLogger(__name__)
 _RUN = "jobs"
 
 
-def read(delivery: Delivery, queue: str) -> Held:
-    """The message as work to do; `PoisonMessage` if it cannot be read."""
-    kwargs, _ = _parts(delivery.text)
-    if "__workflow_id" in kwargs:
-        message = TaskMessage.from_text(delivery.text)
-        message.queue = queue
-        return Held(message, delivery)
-    message = TaskMessage(_RUN, delivery.id, attempt=1, generation=0, queue=queue, kwargs=kwargs)
+def read(delivery: Delivery, queue: str, get: Get) -> Held:
+    """The message as work to do. `PoisonMessage` if it can never be read, `BackendError` if a part of it cannot now."""
+    opened = open_envelope(delivery.text)
+    if "__workflow_id" in opened.kwargs:
+        return Held(TaskMessage.from_text(delivery.text, get, queue), delivery)
+    message = TaskMessage(_RUN, delivery.id, attempt=1, generation=0, queue=queue, kwargs=opened.kwargs)
     return Held(message, delivery, is_ordinary=True)
 
 
@@ -49,28 +46,13 @@ class FailedJobs:
         self._outbox.delete([held])
 
     def _send_on(self, held: Held, completion: Completion) -> None:
-        kwargs, envelope = _parts(held.delivery.text)
-        retries = envelope.get("num_retries", 0)
-        if retries > 0:
-            envelope["num_retries"] = retries - 1
-            self._queue.send_batch([OutMessage(f"{held.delivery.id}-{retries - 1}", json.dumps(envelope))])
+        opened = open_envelope(held.delivery.text)
+        retries = opened.num_retries - 1
+        if retries >= 0:
+            text = envelope(opened.kwargs, opened.id, retries)
+            self._queue.send_batch([OutMessage(f"{held.delivery.id}-{retries}", text)])
             return
         if self._failed is None:
             self._failed = self._transport.open(f"{self._queue.name}-failed")
-        envelope["kwargs"] = json.dumps({**kwargs, "__error": completion.error})
-        self._failed.send_batch([OutMessage(held.delivery.id, json.dumps(envelope))])
-
-
-def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The kwargs and the whole envelope of a message."""
-    try:
-        envelope = json.loads(text)
-        if envelope["version"] not in (0, 1):
-            raise PoisonMessage(f"version {envelope['version']!r} is unknown")
-        kwargs = json.loads(envelope["kwargs"])
-        retries = envelope.get("num_retries", 0)
-        if not isinstance(kwargs, dict) or not isinstance(retries, int):
-            raise PoisonMessage("kwargs or num_retries are of the wrong type")
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise PoisonMessage(f"not an envelope: {error}") from error
-    return kwargs, envelope
+        text = envelope({**opened.kwargs, "__error": completion.error}, opened.id)
+        self._failed.send_batch([OutMessage(held.delivery.id, text)])

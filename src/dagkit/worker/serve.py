@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.25
 _STOP_S = 10.0
 _NEVER_S = 1e9
+_UNREADABLE_DELAY_S = 1.0
 _REMOTE_IDLE_BACKOFF_S = 30.0
 _ORDINARY_MAX_FAILURES = 2
 
@@ -196,11 +197,15 @@ class Worker:
 
     def _read(self, delivery: Delivery) -> Held | None:
         try:
-            held = ordinary.read(delivery, self._queue.name)
+            held = ordinary.read(delivery, self._queue.name, self._store.get_output)
         except PoisonMessage as error:
             self.counters["poison"] += 1
             log.warning("deleted a message that cannot be read: %s", error)
             self._queue.complete([delivery])
+            return None
+        except BackendError as error:
+            log.warning("%s: %s", delivery.id, error)
+            self._queue.abandon([delivery], _UNREADABLE_DELAY_S)
             return None
         if held.key in self._held:
             # The same attempt again: its lock was thought lost, or it was sent twice. The one that runs is enough.
