@@ -361,18 +361,9 @@ class LocalExecutor:
         completion = _completion(message, report.get("ref"), error, FailureKind(kind) if kind else None, usage)
         if job.stop is not None and (error is not None or report.get("stopped")):
             _fail(completion, _stop_text(job), job.stop)
-        elif report.get("stash"):
-            self._put(completion, *report["stash"])
         if usage.get("signal") == "SIGKILL" and completion.kind is FailureKind.USER and self._oom.has_killed():
             _fail(completion, f"{error}; the kernel was out of memory", FailureKind.MEMORY)
         self._finish(job, completion)
-
-    def _put(self, completion: Completion, path: str, data: bytes) -> None:
-        try:
-            completion.output_ref = self._store.put_output(completion.workflow_id, path, data)
-        except BackendError as error:
-            if completion.success:
-                _fail(completion, f"the output could not be stored: {error}", FailureKind.USER)
 
     def _keep_log(self, message: TaskMessage, data: bytes | None) -> None:
         if data:
@@ -393,13 +384,15 @@ class LocalExecutor:
             slot.send(("answer", *self._answer(frame[1], frame[2])))
             self._watch_outbox(slot)
 
-    def _answer(self, what: str, key: str) -> tuple[Any, str | None]:
+    def _answer(self, what: str, about: Any) -> tuple[Any, str | None]:
         try:
             if what == "output":
-                return self._store.get_output(key), None
+                return self._store.get_output(about), None
             if what == "payload":
-                return self._store.get_payload(key), None
-            return key in self._store.cancel_requested([key]), None
+                return self._store.get_payload(about), None
+            if what == "put":
+                return self._store.put_output(*about), None
+            return about in self._store.cancel_requested([about]), None
         except Exception as error:  # whatever it is, it is the asking task that has to hear it
             return None, str(error) or type(error).__name__
 

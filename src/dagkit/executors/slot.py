@@ -28,7 +28,7 @@ _BOOT: Final = (
     "import sys; sys.path[:] = sys.argv[3:]; from dagkit.runtime.child import main; "
     "main(int(sys.argv[1]), int(sys.argv[2]))"
 )
-_READ_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 _PIPE_BYTES: Final = 1 << 20
 _F_SETPIPE_SZ: Final = 1031
 

@@ -10,7 +10,7 @@ that have not begun, all or these; ("stop", serial): stop this command; ("answer
 A job: (serial, workflow_id, task, generation, attempt, kwargs, upstream).
 
 Frames from the worker: (serial, ref, started_at, wall_s) for a short success without anything else to say;
-(serial, {...}) for any other report; ("ready",); ("back", serials); ("group", pid); ("ask", what, key).
+(serial, {...}) for any other report; ("ready",); ("back", serials); ("group", pid); ("ask", what, about).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TICK_S: Final = 0.05
 _PUBLISH_AFTER_S: Final = 0.2
 _SAMPLE_AFTER_S: Final = 1.0
 _IDLE_TICKS: Final = 20
-_READ_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 16
 _PR_SET_PDEATHSIG: Final = 1
 
 
@@ -153,7 +153,7 @@ class Worker:
             else:
                 self._around.enter(variables)
                 value = self._caller.run(call, upstream)
-                outcome = self._storage.keep(workflow_id, task, value)
+                outcome = Outcome(self._storage.keep(workflow_id, task, value))
         except BaseException as error:
             outcome = self._failed(error, outcome)
         if output.is_written(self._around.output_file):
@@ -166,7 +166,7 @@ class Worker:
             outcome.kind = outcome.kind or "node"
         log = self._end_log(workflow_id, task, f"{generation}.{attempt}")
         used = self._meter.end(wall_s)
-        if outcome.error is None and not used and not log and outcome.stash is None and call is not None:
+        if outcome.error is None and not used and not log and call is not None:
             self._send((serial, outcome.ref, started_at, wall_s))
         else:
             self._report(serial, outcome, {"wall_s": wall_s, "started_at": started_at, **used}, log)
@@ -196,19 +196,15 @@ class Worker:
         """Take what the task wrote to its output file, unless it returned a value. A bad file fails a success only."""
         path = self._around.output_file
         self._around.new_output_file()
-        if outcome.ref is not None or outcome.stash is not None:
+        if outcome.ref is not None:
             Path(path).unlink()
             return outcome
         try:
-            written = output.collect(path, self._storage, workflow_id, task)
-        except Failure as failure:
-            written = Outcome(error=failure.error, kind=failure.kind)
-        except Exception as error:  # storing it failed
-            written = Outcome(error=error_text(error), kind="user")
-        if outcome.error is None and written.error is not None:
-            outcome.error, outcome.kind = written.error, written.kind
-        else:
-            outcome.ref, outcome.stash = written.ref, written.stash
+            outcome.ref = output.collect(path, self._storage, workflow_id, task)
+        except Exception as error:  # whatever it is, no output is dropped with a success
+            if outcome.error is None:
+                outcome.error = error.error if isinstance(error, Failure) else error_text(error)
+                outcome.kind = kind_of(error)
         return outcome
 
     def _end_log(self, workflow_id: str, task: str, attempt: str) -> bytes:
@@ -237,7 +233,7 @@ class Worker:
         if outcome.signal is not None:
             used["signal"] = outcome.signal
         report: dict[str, Any] = {"usage": used}
-        for name in ("ref", "stash", "error", "kind", "stopped"):
+        for name in ("ref", "error", "kind", "stopped"):
             value = getattr(outcome, name)
             if value:
                 report[name] = value
@@ -304,10 +300,10 @@ class Worker:
         self._stop_serial = serial
         self._command.stop()
 
-    def _ask(self, what: str, key: str) -> Any:
+    def _ask(self, what: str, about: Any) -> Any:
         """The executor's answer; called by the task's own thread or threads while the watcher or this thread reads."""
         with self._asking:
-            self._send(("ask", what, key))
+            self._send(("ask", what, about))
             while self._answers.empty():
                 if self._reading.acquire(timeout=0.01):
                     try:

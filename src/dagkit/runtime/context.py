@@ -119,11 +119,11 @@ def _storage() -> Storage:
     return _opened.setdefault(url, Storage(url, _nobody_to_ask))
 
 
-def _nobody_to_ask(what: str, key: str) -> Any:
+def _nobody_to_ask(what: str, about: Any) -> Any:
     if what == "cancelled":
         return False
     raise RuntimeError(
-        f"{key} is in a store that lives in the memory of another process (memory:). "
+        f"{about} is in a store that lives in the memory of another process (memory:). "
         f"Use a store with a place on disk, such as the default one, to read large outputs from a script."
     )
 

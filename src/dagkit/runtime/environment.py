@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from dagkit.runtime.wire import write_all
-
 __all__ = [
     "ATTEMPT",
     "OUTPUT_FILE",
@@ -30,6 +28,8 @@ OUTPUT_FILE: Final = "JOBQ_OUTPUT_FILE"
 UPSTREAM_REFS: Final = "JOBQ_WORKFLOW_UPSTREAM_REFS"
 STORE: Final = "DAGKIT_STORE"
 
+_SMALL: Final = 65_536
+
 
 def task_id(workflow_id: str, task: str, generation: int, attempt: int) -> str:
     """The id of an attempt's message (facts: jobq 8.2)."""
@@ -48,6 +48,8 @@ class Surroundings:
         self._count = 0
         self._upstream: dict[str, str | None] | None = None
         self._upstream_file = str(scratch / "upstream.json")
+        self._upstream_size = 0
+        self._open_upstream()
         os.environ["PYTHONUNBUFFERED"] = "1"
         os.environ[STORE] = store_url
         self._base = dict(os.environ)
@@ -107,12 +109,19 @@ class Surroundings:
         self.output_file = ""
 
     def _write_upstream(self, upstream: dict[str, str | None]) -> None:
-        """Overwrites in place and cuts afterwards: truncating first would make some file systems write to disk."""
+        """Overwrites in place, padded with blanks: one system call, where truncating may make a file system write."""
         data = json.dumps(upstream).encode()
-        fd = os.open(self._upstream_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            write_all(fd, data)
-            os.ftruncate(fd, len(data))
-        finally:
-            os.close(fd)
-        self._upstream = upstream
+        self._upstream = None
+        if self._upstream_size > _SMALL or os.fstat(self._upstream_fd).st_nlink == 0:
+            os.close(self._upstream_fd)
+            self._open_upstream()
+        data = data.ljust(self._upstream_size)
+        at = 0
+        while at < len(data):
+            at += os.pwrite(self._upstream_fd, memoryview(data)[at:], at)
+        self._upstream, self._upstream_size = upstream, len(data)
+
+    def _open_upstream(self) -> None:
+        Path(self._upstream_file).unlink(missing_ok=True)
+        self._upstream_fd = os.open(self._upstream_file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._upstream_size = 0

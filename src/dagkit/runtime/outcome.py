@@ -13,8 +13,7 @@ class Outcome:
     """Result of one attempt on its way to the executor.
 
     Attributes:
-        ref: Output ref; None for no output, also when `stash` is set.
-        stash: (file name, bytes) of an output that has to be stored by the executor, because only it has the store.
+        ref: Output ref; None for no output.
         error: First line what went wrong, then the traceback; None for a success.
         kind: A `FailureKind` value; set with `error`.
         exit_code, signal: How a command ended (`signal` by name).
@@ -23,7 +22,6 @@ class Outcome:
     """
 
     ref: str | None = None
-    stash: tuple[str, bytes] | None = None
     error: str | None = None
     kind: str | None = None
     exit_code: int | None = None

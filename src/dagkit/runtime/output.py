@@ -7,9 +7,8 @@ import os
 from pathlib import Path
 from typing import NoReturn
 
-from dagkit.runtime.outcome import Failure, Outcome
+from dagkit.runtime.outcome import Failure
 from dagkit.runtime.storage import Storage
-from dagkit.runtime.values import INLINE_LIMIT
 
 __all__ = ["collect", "is_written"]
 
@@ -23,25 +22,21 @@ def is_written(path: str) -> bool:
     return True
 
 
-def collect(path: str, storage: Storage, workflow_id: str, task: str) -> Outcome:
+def collect(path: str, storage: Storage, workflow_id: str, task: str) -> str | None:
     """The output that a task wrote, as a ref; no output if the file is missing or empty. Removes the file.
 
-    Raises `Failure` for what is not JSON, and `BackendError` if it cannot be stored.
+    Raises `Failure` for what is not JSON; `BackendError` and `UsageError` if it, or a file in it, cannot be stored.
     """
     try:
         with open(path, "rb") as file:
             data = file.read().strip()
     except FileNotFoundError:
-        return Outcome()
+        return None
     except OSError as error:
         raise Failure(f"the output file cannot be read: {error.strerror or error}") from error
     Path(path).unlink()
     text = _checked(data)
-    if not text or text == "null":
-        return Outcome()
-    if len(data) <= INLINE_LIMIT:
-        return Outcome(text)
-    return storage.stash(workflow_id, f"{task}.json", data)
+    return None if not text or text == "null" else storage.keep_text(workflow_id, task, text)
 
 
 def _checked(data: bytes) -> str:

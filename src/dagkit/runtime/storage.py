@@ -6,21 +6,25 @@ the executor, which is asked over the pipe.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from dagkit.runtime import values
-from dagkit.runtime.outcome import Outcome
+from dagkit.runtime.files import mentions_files, stash_files
 from dagkit.stores.base import Store
 
 __all__ = ["Ask", "Storage"]
 
 _CACHE_BYTES: Final = 64_000_000
+_PLAIN: Final = frozenset({str, int, float, bool, bytes})
 
-Ask = Callable[[str, str], Any]
-"""`ask(what, key)`: the executor's answer to `output` (a ref), `payload` (a digest) or `cancelled` (a workflow id)."""
+Ask = Callable[[str, Any], Any]
+"""`ask(what, about)`: the executor's answer to `output` (a ref), `payload` (a digest), `cancelled` (a workflow id) or
+`put` (workflow id, path, bytes): the ref of an output that it has stored."""
 
 
 class Storage:
@@ -53,20 +57,31 @@ class Storage:
         """The bytes of a payload."""
         return self._cached(digest, "payload")
 
-    def keep(self, workflow_id: str, task: str, value: Any) -> Outcome:
-        """The output of a task as a ref, stored if it is large. Raises `NotPicklable`, `BackendError`."""
+    def keep(self, workflow_id: str, task: str, value: Any) -> str | None:
+        """The ref of what a task returned, stored if it is large, with its files; None for None.
+
+        Raises `NotPicklable`, `BackendError`, and `UsageError` naming a file that cannot be read.
+        """
         if value is None:
-            return Outcome()
+            return None
+        if type(value) not in _PLAIN:
+            value = stash_files(value, partial(self._put, workflow_id), task=task)
         suffix, data = values.dump_output(value, task)
         if suffix == "json" and len(data) <= values.INLINE_LIMIT:
-            return Outcome(data.decode())
-        return self.stash(workflow_id, f"{task}.{suffix}", data)
+            return data.decode()
+        return self._put(workflow_id, f"{task}.{suffix}", data)
 
-    def stash(self, workflow_id: str, path: str, data: bytes) -> Outcome:
-        """Store an output as a blob, or pass it on to be stored."""
+    def keep_text(self, workflow_id: str, task: str, text: str) -> str:
+        """The ref of JSON that a task wrote; raises like `keep`."""
+        if mentions_files(text):
+            text = json.dumps(stash_files(json.loads(text), partial(self._put, workflow_id), task=task))
+        data = text.encode()
+        return text if len(data) <= values.INLINE_LIMIT else self._put(workflow_id, f"{task}.json", data)
+
+    def _put(self, workflow_id: str, path: str, data: bytes) -> str:
         if self.is_shared:
-            return Outcome(self.store.put_output(workflow_id, path, data))
-        return Outcome(stash=(path, data))
+            return self.store.put_output(workflow_id, path, data)
+        return str(self._ask("put", (workflow_id, path, data)))
 
     def is_cancelled(self, workflow_id: str) -> bool:
         if self.is_shared:
@@ -78,7 +93,7 @@ class Storage:
         return self.store.log_path(workflow_id, task, attempt) if self.is_shared else None
 
     def _output_bytes(self, ref: str) -> bytes:
-        return self._cached(ref, "output")
+        return self._cached(ref, "payload" if ref.startswith("sha256:") else "output")
 
     def _cached(self, key: str, what: str) -> bytes:
         data = self._cache.get(key)
