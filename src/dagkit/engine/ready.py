@@ -1,0 +1,99 @@
+"""The tasks that may run now, and which of them go first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from dagkit.engine.moves import READY
+
+__all__ = ["UNLIMITED", "Lane", "ReadyTasks"]
+
+UNLIMITED: Final = 1 << 62
+_OUT, _IN, _WITHDRAWN = range(3)
+
+
+class Lane:
+    """Ready tasks that share a queue and, where it is limited, a template. `template` is None where it is not."""
+
+    __slots__ = ("heap", "queue", "template")
+
+    def __init__(self, queue: str, template: str | None) -> None:
+        self.queue, self.template = queue, template
+        self.heap: list[int] = []
+
+
+class ReadyTasks:
+    """One heap of ranks per lane; a rank is a task's place by (priority descending, definition order).
+
+    Adding and taking cost O(log n). A task that is in no position to run when its turn comes is passed over.
+    """
+
+    __slots__ = ("_by_rank", "_lane_of", "_rank", "_where", "lanes")
+
+    def __init__(self, lanes: list[Lane], lane_of: Sequence[int], priorities: Sequence[int] | None) -> None:
+        """`priorities` is None where all are equal."""
+        self.lanes, self._lane_of = lanes, lane_of
+        self._where = bytearray(len(lane_of))
+        self._by_rank: list[int] | None = None
+        self._rank: list[int] | None = None
+        if priorities is not None:
+            self._by_rank = sorted(range(len(lane_of)), key=lambda task: (-priorities[task], task))
+            self._rank = [0] * len(lane_of)
+            for rank, task in enumerate(self._by_rank):
+                self._rank[task] = rank
+
+    def add(self, task: int) -> None:
+        if self._where[task] == _OUT:
+            rank = task if self._rank is None else self._rank[task]
+            heappush(self.lanes[self._lane_of[task]].heap, rank)
+        self._where[task] = _IN
+
+    def withdraw(self, task: int) -> None:
+        """Leave `task` out until it is added again."""
+        if self._where[task] == _IN:
+            self._where[task] = _WITHDRAWN
+
+    def take(self, states: bytearray, limit: int, room: Callable[[str], int], free: Callable[[str], int]) -> list[int]:
+        """Up to `limit` tasks, the first in rank first, as the room of queues and the free places of templates allow.
+
+        `room` and `free` are asked once per queue and limited template; `UNLIMITED` is an answer.
+        """
+        rooms: dict[str, int] = {}
+        frees: dict[str | None, int] = {None: UNLIMITED}
+        heads: list[tuple[int, int]] = []
+        for number, lane in enumerate(self.lanes):
+            if not lane.heap:
+                continue
+            if lane.queue not in rooms:
+                rooms[lane.queue] = room(lane.queue)
+            if lane.template is not None and lane.template not in frees:
+                frees[lane.template] = free(lane.template)
+            heads.append((lane.heap[0], number))
+        heapify(heads)
+        chosen: list[int] = []
+        while heads and len(chosen) < limit:
+            _, number = heappop(heads)
+            lane = self.lanes[number]
+            most = min(limit - len(chosen), rooms[lane.queue], frees[lane.template])
+            if most <= 0:
+                continue
+            taken = self._drain(lane.heap, states, most, heads[0][0] if heads else UNLIMITED, chosen)
+            rooms[lane.queue] -= taken
+            if lane.template is not None:
+                frees[lane.template] -= taken
+            if lane.heap:
+                heappush(heads, (lane.heap[0], number))
+        return chosen
+
+    def _drain(self, heap: list[int], states: bytearray, most: int, below: int, chosen: list[int]) -> int:
+        """Move up to `most` tasks of ranks under `below` from a heap to `chosen`; how many they were."""
+        where, by_rank, before = self._where, self._by_rank, len(chosen)
+        end = before + most
+        while heap and heap[0] < below and len(chosen) < end:
+            task = heappop(heap) if by_rank is None else by_rank[heappop(heap)]
+            if where[task] == _IN and states[task] == READY:
+                chosen.append(task)
+            where[task] = _OUT
+        return len(chosen) - before
