@@ -5,12 +5,38 @@ The text forms are those of ai4s-jobq (facts: jobq, section 8).
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+from dagkit.errors import PayloadTooLarge
+from dagkit.model.envelope import (
+    COMPACT,
+    COMPACT_BLOB,
+    KWARGS_BLOB,
+    Get,
+    PoisonMessage,
+    compact_refs,
+    envelope,
+    fetch,
+    open_envelope,
+    read_object,
+    take_upstream,
+)
 from dagkit.model.states import FailureKind
 
-__all__ = ["AttemptKey", "Completion", "Started", "TaskMessage"]
+__all__ = ["AttemptKey", "Completion", "PoisonMessage", "Started", "TaskMessage"]
+
+#: Keys of a task message's kwargs that are the coordinator's (facts: jobq 8.2).
+_OWN_KEYS: Final = frozenset(
+    ("__workflow_id", "__workflow_task", "__attempt_no", "__generation", COMPACT, COMPACT_BLOB, KWARGS_BLOB)
+)
+#: Bytes that references to kept parts may take beside the ids in them.
+_REFERENCES: Final = 300
+_BODY: Final = "__completion_body"
+
+T = TypeVar("T")
 
 
 class AttemptKey(NamedTuple):
@@ -51,8 +77,74 @@ class TaskMessage:
     @property
     def id(self) -> str:
         """`W/<task>/<attempt>`, with `<generation>.` before the attempt after a user retry (facts: jobq 8.2)."""
-        attempt = f"{self.generation}.{self.attempt}" if self.generation else str(self.attempt)
-        return f"{self.workflow_id}/{self.task}/{attempt}"
+        return f"{self.workflow_id}/{self.task}/{self._attempt_text}"
+
+    @property
+    def _attempt_text(self) -> str:
+        return f"{self.generation}.{self.attempt}" if self.generation else str(self.attempt)
+
+    def to_text(self) -> str:
+        """The message for a queue, whatever its size."""
+        return self._text(self.kwargs, {COMPACT: compact_refs(self.workflow_id, self.upstream)})
+
+    def text_within(self, max_bytes: int, put: Callable[[str, bytes], str]) -> str:
+        """The message in at most `max_bytes`. What does not fit is kept by `put(path, data) -> ref` and referred to.
+
+        `path` lies below the run (`__upstream/<task>/<attempt>.json`), as in `Store.put_output`; putting again after
+        a crash replaces the same object. `PayloadTooLarge` if even the references do not fit.
+        """
+        text = self.to_text()
+        if len(text) <= max_bytes:  # JSON text is ASCII
+            return text
+        room = max_bytes - 2 * len(self.id) - _REFERENCES
+        compact = compact_refs(self.workflow_id, self.upstream)
+        spills_kwargs = len(self._text(self.kwargs, {})) > room
+        spills_upstream = bool(self.upstream) and not (
+            spills_kwargs and len(self._text({}, {COMPACT: compact})) <= room
+        )
+        kept: dict[str, Any] = {COMPACT: compact}
+        if spills_upstream:
+            kept = {COMPACT_BLOB: self._put("upstream", compact, put)}
+        if spills_kwargs:
+            kept[KWARGS_BLOB] = self._put("kwargs", self.kwargs, put)
+        text = self._text({} if spills_kwargs else self.kwargs, kept)
+        if len(text) > max_bytes:
+            raise PayloadTooLarge(self.task, "kwargs", len(text), max_bytes)
+        return text
+
+    def _put(self, kind: str, value: Any, put: Callable[[str, bytes], str]) -> str:
+        return put(f"__{kind}/{self.task}/{self._attempt_text}.json", json.dumps(value).encode())
+
+    def _text(self, kwargs: dict[str, Any], extra: dict[str, Any]) -> str:
+        carried = _users(kwargs)
+        carried["__workflow_id"] = self.workflow_id
+        carried["__workflow_task"] = self.task
+        carried["__attempt_no"] = self.attempt
+        carried.update({key: value for key, value in extra.items() if key != COMPACT or self.upstream})
+        if self.generation:
+            carried["__generation"] = self.generation
+        return envelope(carried, self.id)
+
+    @classmethod
+    def from_text(cls, text: str | bytes, get: Get | None = None, queue: str = "") -> TaskMessage:
+        """The message behind a text. `get` fetches parts that were too large (`blob:` refs), e.g. `Store.get_output`.
+
+        `PoisonMessage` if it can never be read; `BackendError` if a part cannot be fetched now.
+        """
+        kwargs = open_envelope(text).kwargs
+        workflow_id = _field(kwargs, "__workflow_id", str)
+        if KWARGS_BLOB in kwargs:
+            kwargs = {**_users(fetch(kwargs.pop(KWARGS_BLOB), get)), **kwargs}
+        upstream, rest = take_upstream(workflow_id, kwargs, get)
+        return cls(
+            workflow_id,
+            _field(rest, "__workflow_task", str),
+            _field(rest, "__attempt_no", int, 1),
+            _field(rest, "__generation", int, 0),
+            queue,
+            _users(rest),
+            upstream,
+        )
 
 
 @dataclass(slots=True)
@@ -64,7 +156,8 @@ class Completion:
         output_ref: Inline JSON text, or `blob:<path>`; None for no output.
         error: First line what went wrong (`ValueError: no such file`), then the traceback if there is one.
         kind: Why it failed; None if the worker does not say.
-        usage: Measured by whoever ran it: wall_s, cpu_s, peak_rss_bytes, started_at, host, pid, exit_code, signal; any may be missing.
+        usage: Measured by whoever ran it: wall_s, cpu_s, peak_rss_bytes, started_at, host, pid, exit_code, signal;
+            any may be missing.
     """
 
     workflow_id: str
@@ -79,6 +172,43 @@ class Completion:
     receipt: Any = None
     """Whatever the executor needs to acknowledge it; never stored."""
 
+    def to_text(self) -> str:
+        """The message for a completion queue (facts: jobq 8.5)."""
+        body: dict[str, Any] = {
+            "workflow_id": self.workflow_id,
+            "task_name": self.task,
+            "success": self.success,
+            "output_ref": self.output_ref,
+            "error": self.error,
+        }
+        if self.attempt is not None:
+            body["attempt_no"] = self.attempt
+        if self.generation is not None:
+            body["generation"] = self.generation
+        if self.kind is not None and not self.success:
+            body["kind"] = self.kind.value
+        if self.usage is not None:
+            body["usage"] = self.usage
+        return envelope({_BODY: json.dumps(body)})
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Completion:
+        """The completion behind a text; keys it does not know are ignored. `PoisonMessage` if it can never be read."""
+        kwargs = open_envelope(text).kwargs
+        body = read_object(kwargs[_BODY], "the completion") if _BODY in kwargs else kwargs
+        usage = body.get("usage")
+        return cls(
+            _field(body, "workflow_id", str),
+            _field(body, "task_name", str),
+            _field(body, "success", bool),
+            _storable(_field(body, "output_ref", str, None)),
+            _storable(_field(body, "error", str, None)),
+            _field(body, "attempt_no", int, None),
+            _field(body, "generation", int, None),
+            _kind(body.get("kind")),
+            usage if isinstance(usage, dict) else None,
+        )
+
 
 @dataclass(slots=True)
 class Started:
@@ -89,3 +219,34 @@ class Started:
     generation: int
     attempt: int
     at: float
+
+
+def _users(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Without the coordinator's keys, which win over a user's of the same name."""
+    return {key: value for key, value in kwargs.items() if key not in _OWN_KEYS}
+
+
+class _Required:
+    """Stands for: there is no default."""
+
+
+def _field(body: dict[str, Any], key: str, kind: type[T], default: Any = _Required) -> Any:
+    """The value of a key if it is exactly of that type (a bool is no int); null counts as absent."""
+    value = body.get(key)
+    if value is None and default is not _Required:
+        return default
+    if type(value) is not kind:
+        raise PoisonMessage(f"{key} is {value!r:.60}, not a {kind.__name__}")
+    return value
+
+
+def _storable(text: str | None) -> str | None:
+    """Half surrogate pairs, legal in JSON and in no store, as question marks."""
+    return text if text is None or text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _kind(word: Any) -> FailureKind | None:
+    try:
+        return FailureKind(word)
+    except ValueError:
+        return None
