@@ -145,6 +145,23 @@ def test_a_class_is_covered_with_its_methods_and_bases() -> None:
     assert digest(source) == digest(source)
 
 
+def test_a_pydantic_model_is_covered_with_its_fields() -> None:
+    source = """
+    from pydantic import BaseModel, Field
+    class Settings(BaseModel):
+        rate: float = 0.1
+        size: int = Field(default=3, ge=1)
+        def scaled(self): return self.rate * 2
+    def task(x): return Settings().scaled()
+    """
+    found = [
+        digest(source.replace(old, new)) for old, new in [("", ""), ("0.1", "0.2"), ("ge=1", "ge=2"), ("* 2", "* 3")]
+    ]
+
+    assert len(set(found)) == 4
+    assert digest(source) == found[0]
+
+
 def test_wrappers_partials_methods_and_callable_objects() -> None:
     source = """
     import functools

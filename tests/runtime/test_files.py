@@ -96,6 +96,19 @@ def test_a_value_without_files_is_left_alone() -> None:
     assert files.attach_files(value, Store().__getitem__) is value
 
 
+def test_values_that_contain_themselves_or_double_at_every_level_are_walked_once(tmp_path: Path) -> None:
+    circular: list[Any] = [written(tmp_path, "a.txt", b"a")]
+    circular += [circular, circular]
+    doubled: tuple[Any, ...] = (File(tmp_path / "a.txt"),)
+    for _ in range(60):
+        doubled = (doubled, doubled)
+
+    back = files.stash_files([circular, doubled], Store().put, task="t")
+
+    assert MARKER in back[0][0]
+    assert back[1][0] is back[1][1]
+
+
 def test_two_files_of_one_name_get_different_blobs_and_one_file_is_stored_once(tmp_path: Path) -> None:
     store = Store()
     contents = [b"one", b"two", b"two"]
@@ -143,8 +156,7 @@ def encode(value: Any, store: Store) -> Any:
 
 
 def decode(tree: Any, store: Store) -> Any:
-    found = values.decode(tree, resolve=lambda task: None, get=store.__getitem__)
-    return files.attach_files(found, store.__getitem__)
+    return values.decode(tree, resolve=lambda task: None, get=store.__getitem__)
 
 
 def test_a_file_of_the_caller_travels_as_a_payload(tmp_path: Path) -> None:
@@ -163,7 +175,10 @@ def test_a_stored_file_can_be_an_argument(tmp_path: Path) -> None:
     store = Store()
     handle = through_the_store(written(tmp_path, "a.txt", b"a"), store)
 
-    assert decode(encode({"x": handle}, store), store)["x"].read_bytes() == b"a"
+    back = decode(encode({"x": handle}, store), store)["x"]
+
+    assert back == handle
+    assert back.read_bytes() == b"a"
 
 
 def test_a_captured_file_is_refused_rather_than_lost(tmp_path: Path) -> None:

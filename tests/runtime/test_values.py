@@ -337,6 +337,9 @@ def test_conditions_see_a_python_output_as_json_would_show_it() -> None:
     view = values.condition_view(output)
 
     assert view == {"mae": 0.5, "point": {"x": [1, 2], "y": {"a": True, "b": 1}}, "array": [0, 1, 2], "other": range(3)}
+    circular: list[Any] = [np.float32(1)]
+    circular += [circular, circular]
+    assert values.condition_view(circular)[0] == 1.0
     assert type(view["mae"]) is float
     assert type(view["point"]["x"][1]) is int
 

@@ -43,6 +43,9 @@ _BY_REPR: tuple[type, ...] = (
 )
 
 
+_CACHED = type(functools.cache(lambda: None))
+
+
 class Undigestible(Exception):
     """The value has no fingerprint."""
 
@@ -253,7 +256,7 @@ _KINDS: list[tuple[Callable[[Any], bool], Callable[[Digester, Any], list[bytes]]
     ),
     (lambda value: isinstance(value, functools.cached_property), lambda d, value: [d.token(value.func)]),
     (
-        lambda value: hasattr(value, "cache_parameters") and hasattr(value, "__wrapped__"),
+        lambda value: isinstance(value, _CACHED),
         lambda d, value: [d.token(value.__wrapped__)],
     ),
 ]

@@ -17,7 +17,7 @@ __all__ = ["content_of"]
 _SILENT = frozenset(
     {"__module__", "__qualname__", "__dict__", "__weakref__", "__doc__", "__annotations__", "_abc_impl"}
 )
-_GLOBAL_OPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+_GLOBAL_OPS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 
 
 def content_of(digester: Digester, code: Any) -> bytes:
@@ -171,6 +171,8 @@ def _class(digester: Digester, cls: type) -> bytes:
     parts.append(digester.token(list(vars(cls).get("__annotations__", ()))))
     if issubclass(cls, enum.Enum):
         parts += [part for name, member in cls.__members__.items() for part in _member(digester, name, member)]
+    if "__pydantic_fields__" in vars(cls):
+        parts += digester.pairs(vars(cls)["__pydantic_fields__"])
     for name in sorted(vars(cls)):
         if not _is_silent(cls, name):
             parts += [text_token(name), _attribute(digester, vars(cls)[name])]

@@ -105,17 +105,31 @@ def condition_view(value: Any) -> Any:
     """An output as conditions look at it, as JSON would show it: numpy scalars and enums as plain values, tuples and
     small arrays as lists, dataclasses and named tuples as objects. What has no such form stays as it is.
     """
+    return _view(value, {})
+
+
+def _view(value: Any, known: dict[int, tuple[Any, Any]]) -> Any:
+    """`known` has what was seen, by identity: a part that occurs often is viewed once, one in itself stays as it is."""
     kind = type(value)
+    if kind is str or kind is float or kind is int or value is None or kind is bool:
+        return value
+    if id(value) not in known:
+        known[id(value)] = (value, value)
+        known[id(value)] = (value, _view_parts(value, kind, known))
+    return known[id(value)][1]
+
+
+def _view_parts(value: Any, kind: type, known: dict[int, tuple[Any, Any]]) -> Any:
     if kind is dict:
-        return {key: condition_view(item) for key, item in value.items()}
+        return {key: _view(item, known) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return [condition_view(item) for item in value]
+        return [_view(item, known) for item in value]
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return condition_view(value._asdict())
+        return _view(value._asdict(), known)
     if isinstance(value, Enum):
-        return condition_view(value.value)
+        return _view(value.value, known)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: condition_view(getattr(value, field.name, None)) for field in dataclasses.fields(value)}
+        return {field.name: _view(getattr(value, field.name, None), known) for field in dataclasses.fields(value)}
     is_numpy = kind.__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist")
     return value.tolist() if is_numpy and value.size <= _MAX_ARRAY else value
 

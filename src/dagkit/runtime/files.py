@@ -7,18 +7,30 @@ output (`values.load_output`) calls `attach_files`. Files pass through memory as
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import io
+import operator
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
 from dagkit.errors import CorruptState, UsageError
 
-__all__ = ["MARKER", "File", "StoredFile", "attach_files", "described", "from_file", "mentions_files", "stash_files"]
+__all__ = [
+    "MARKER",
+    "File",
+    "StoredFile",
+    "attach_files",
+    "described",
+    "from_file",
+    "mentions_files",
+    "stash_files",
+    "stored_at",
+]
 
 MARKER: Final = "__jobq_stash__"
 _FOLDER: Final = "workflow-files"
@@ -177,7 +189,7 @@ def stash_files(value: Any, put: Callable[[str, bytes], str], *, task: str) -> A
 
     Raises `UsageError` naming a file that cannot be read, and whatever `put` raises: the attempt fails.
     """
-    return _Stash(put, task).replaced(value)
+    return _Replacement(_Stash(put, task).marker).of(value)
 
 
 class _Stash:
@@ -186,10 +198,7 @@ class _Stash:
         self._stored: dict[Path, dict[str, Any]] = {}
         self._taken: set[str] = set()
 
-    def replaced(self, value: Any) -> Any:
-        return _mapped(value, self._marker)
-
-    def _marker(self, value: Any) -> Any:
+    def marker(self, value: Any) -> Any:
         if isinstance(value, StoredFile):
             return value.marker()
         if isinstance(value, File):
@@ -234,7 +243,7 @@ def attach_files(value: Any, get: Callable[[str], bytes]) -> Any:
         marker = _marker_in(found)
         return found if marker is None else _handle(marker, get)
 
-    return _mapped(value, handle)
+    return _Replacement(handle).of(value)
 
 
 def _handle(marker: dict[str, Any], get: Callable[[str], bytes]) -> StoredFile:
@@ -270,41 +279,58 @@ def _field(marker: dict[str, Any], name: str, kind: type) -> Any:
 # --- shared
 
 
-def _mapped(value: Any, change: Callable[[Any], Any], depth: int = 0) -> Any:
-    """`value` with `change` applied to all parts, outermost first; parts without a change are the same objects."""
-    if type(value) in _PLAIN or depth > _MAX_DEPTH:
+class _Replacement:
+    """Applies `change` to all parts of a value, outermost first. Parts without a change stay the same objects; a part
+    that occurs twice is changed once, and one that contains itself is left alone.
+    """
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self._change = change
+        self._known: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        if type(value) in _PLAIN or depth > _MAX_DEPTH:
+            return value
+        known = self._known.get(id(value))
+        if known is None:
+            self._known[id(value)] = (value, value)
+            known = self._known[id(value)] = (value, self._replaced(value, depth))
+        return known[1]
+
+    def _replaced(self, value: Any, depth: int) -> Any:
+        changed = self._change(value)
+        if changed is not value:
+            return changed
+        if type(value) is dict:
+            return self._rebuilt(value, value.values(), depth, lambda new: dict(zip(value, new, strict=True)))
+        if type(value) is list:
+            return self._rebuilt(value, value, depth, list)
+        if isinstance(value, tuple):
+            return self._rebuilt(value, value, depth, getattr(type(value), "_make", type(value)))
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return self._dataclass(value, depth)
         return value
-    changed = change(value)
-    if changed is not value:
-        return changed
-    if type(value) is dict:
-        return _rebuilt(value, list(value.values()), change, depth, lambda new: dict(zip(value, new, strict=True)))
-    if type(value) is list:
-        return _rebuilt(value, value, change, depth, list)
-    if isinstance(value, tuple):
-        make = getattr(type(value), "_make", type(value))
-        return _rebuilt(value, value, change, depth, make)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _dataclass(value, change, depth)
-    return value
+
+    def _rebuilt(self, whole: Any, parts: Iterable[Any], depth: int, make: Callable[[list[Any]], Any]) -> Any:
+        old = list(parts)
+        new = [part if type(part) in _PLAIN else self.of(part, depth + 1) for part in old]
+        return whole if all(map(operator.is_, new, old)) else make(new)
+
+    def _dataclass(self, value: Any, depth: int) -> Any:
+        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
+
+        def changed_copy(new: list[Any]) -> Any:
+            made = copy.copy(value)
+            for name, item in zip(names, new, strict=True):
+                object.__setattr__(made, name, item)
+            return made
+
+        return self._rebuilt(value, [getattr(value, name) for name in names], depth, changed_copy)
 
 
-def _rebuilt(whole: Any, parts: Any, change: Callable[[Any], Any], depth: int, make: Callable[[list[Any]], Any]) -> Any:
-    new = [part if type(part) in _PLAIN else _mapped(part, change, depth + 1) for part in parts]
-    is_same = all(one is other for one, other in zip(new, parts, strict=True))
-    return whole if is_same else make(new)
-
-
-def _dataclass(value: Any, change: Callable[[Any], Any], depth: int) -> Any:
-    names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-
-    def copy(new: list[Any]) -> Any:
-        made = object.__new__(type(value))
-        for name, item in {**getattr(value, "__dict__", {}), **dict(zip(names, new, strict=True))}.items():
-            object.__setattr__(made, name, item)
-        return made
-
-    return _rebuilt(value, [getattr(value, name) for name in names], change, depth, copy)
+def stored_at(key: str, name: str, md5: str, size: int, get: Callable[[str], bytes]) -> StoredFile:
+    """A handle for a ref or the digest of a payload, which `get` reads."""
+    return StoredFile(_blob_of(key) if key.startswith("blob:") else key, md5, size, get, name)
 
 
 def _blob_of(ref: str) -> str:

@@ -10,7 +10,8 @@ Markers, in an argument tree (a dict with exactly these keys):
                                        there are none. The payloads of a sweep over nodes are the same bytes
     {"$json": "sha256:..."}            a tree of over 32 KiB, stored as JSON, so that messages stay small
     {"$file": "sha256:...", "name": ..., "md5": ..., "size": ...}
-                                       a `dagkit.File` of the caller's machine, stored as a payload
+                                       a `dagkit.File` of the caller's machine, stored as a payload; with a `blob:`
+                                       ref, a file that an earlier run has stored
     {"$escape": {...}}                 a dict of the user's with a key that starts with "$"
 
 A list or dict that occurs twice in an argument is the same object on the other side too: such an argument is a payload.
@@ -34,7 +35,7 @@ from dagkit.runtime._outputs import (
     dump_output,
     load_output,
 )
-from dagkit.runtime.files import File, StoredFile, described
+from dagkit.runtime.files import File, StoredFile, described, stored_at
 
 __all__ = [
     "INLINE_LIMIT",
@@ -156,7 +157,7 @@ class _Encoder:
     def marker(self, value: Any) -> dict[str, Any] | None:
         """The marker of a node or a file; None for anything else."""
         if isinstance(value, StoredFile):
-            return value.marker()
+            return {"$file": value.url, "name": value.name, "md5": value.md5, "size": value.size}
         if isinstance(value, File):
             data = value.read_bytes()
             return {"$file": self.put(data), **described(value.name, data)}
@@ -206,8 +207,9 @@ def refs_in(tree: Any, get: Callable[[str], bytes]) -> list[str]:
 
 
 def decode(tree: Any, *, resolve: Callable[[str], Any], get: Callable[[str], bytes]) -> Any:
-    """The value that `encode` was given, with `resolve(task)` in the place of each node and `get(digest)` for payloads.
+    """The value that `encode` was given, with `resolve(task)` in the place of each node.
 
+    `get` is asked for payloads by their digest, and by their `blob:` ref for files of earlier runs, when they are read.
     Raises `MissingPart` if an output has no such part and `CorruptState` for a marker that is none.
     """
     kind = type(tree)
@@ -235,7 +237,7 @@ def _decode_marker(tree: dict[str, Any], resolve: Callable[[str], Any], get: Cal
     if keys == {"$json"}:
         return decode(json.loads(get(tree["$json"])), resolve=resolve, get=get)
     if "$file" in keys and keys <= {"$file", "name", "md5", "size"}:
-        return StoredFile(tree["$file"], tree["md5"], tree["size"], get, tree["name"])
+        return stored_at(tree["$file"], tree["name"], tree["md5"], tree["size"], get)
     raise CorruptState(
         f"an argument has an unknown marker with the keys {', '.join(sorted(keys))}. "
         'A dict of your own with such a key is written {"$escape": {...}}.'
