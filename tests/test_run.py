@@ -37,7 +37,7 @@ def say(text: str) -> str:
 
 
 @task(retries=1)
-def explode(reason: str) -> None:
+def explode(reason: str) -> int:
     print("about to explode")
     raise ValueError(reason)
 

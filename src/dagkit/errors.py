@@ -221,6 +221,7 @@ class TaskFailed(DagkitError):
         log_tail: The last lines that the task wrote, or "".
         attempts: How many attempts were made; `max_attempts` how many were allowed.
         kind: The failure kind (`user`, `timeout`, `memory`, ...).
+        others: How many other tasks of the run failed too.
     """
 
     def __init__(
@@ -234,15 +235,18 @@ class TaskFailed(DagkitError):
         log_tail: str = "",
         attempts: int = 1,
         max_attempts: int = 1,
+        others: int = 0,
     ) -> None:
         self.task, self.error, self.workflow_id, self.kind = task, error, workflow_id, kind
         self.traceback, self.log_tail = traceback, log_tail
-        self.attempts, self.max_attempts = attempts, max_attempts
+        self.attempts, self.max_attempts, self.others = attempts, max_attempts, others
         lines = [f"{task} failed (attempt {attempts} of {max_attempts}, {kind}): {error}"]
         if traceback:
             lines += ["", "In the worker:", traceback.rstrip()]
         if log_tail:
             lines += ["", "Last lines of its log:", log_tail.rstrip()]
+        if others:
+            lines += ["", f"{others} more task{'s' * (others > 1)} failed: run.errors()"]
         super().__init__("\n".join(lines))
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -11,8 +11,9 @@ from typing import Any
 from dagkit import tables
 from dagkit.config import Settings, load_settings
 from dagkit.engine import fan_in
+from dagkit.engine.identity import identities
 from dagkit.engine.state import WorkflowState
-from dagkit.errors import UnknownRun, WorkflowExists
+from dagkit.errors import UnknownRun, UsageError, WorkflowExists
 from dagkit.model.names import check_workflow_id
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import RunStatus
@@ -50,6 +51,8 @@ def start(
         resume: Go on with the run of this id: unchanged completed tasks are kept, everything else runs again.
         progress: True for a bar or lines, False for silence, None to show something only while waiting.
     """
+    if max_parallelism is not None and max_parallelism < 1:
+        raise UsageError(f"max_parallelism={max_parallelism}: at least 1 task has to be able to run")
     settings, opened = _open(store)
     target = target or settings.default_target
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
@@ -160,7 +163,12 @@ def _take_up(
 
 
 def _same_work(found: StoredRun, spec: WorkflowSpec) -> bool:
-    return WorkflowSpec.from_definition(found.definition).to_dict() == spec.to_dict()
+    """Whether a stored run does the work of `spec`; pickled code is compared by what it does, not by its bytes."""
+    stored = WorkflowSpec.from_definition(found.definition)
+    if [task.name for task in stored.tasks] != [task.name for task in spec.tasks]:
+        return False
+    known = identities(spec)
+    return stored.to_dict() == spec.to_dict() or (None not in known and identities(stored) == known)
 
 
 def _definition(spec: WorkflowSpec, workflow_id: str, driver: dict[str, str] | None) -> dict[str, Any]:

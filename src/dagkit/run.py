@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import importlib
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -22,6 +23,7 @@ from dagkit.errors import (
     StateConflict,
     TaskFailed,
     UnknownTask,
+    UsageError,
 )
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
@@ -208,7 +210,7 @@ class Run:
     # --- changing its course
 
     def cancel(self) -> None:
-        """Ask for the run to be cancelled: nothing more starts, what runs is stopped. No effect on a run that is over."""
+        """Ask for an end: nothing more starts, what runs is stopped. Does nothing to a run that is over."""
         self.store.request_cancel(self.id)
         host = embedded.driving(self.store.url, self.id)
         if host is not None:
@@ -259,27 +261,41 @@ class Run:
 
         Returns its value. For debugging: exceptions arrive as they are, breakpoints work, nothing is recorded.
         """
-        from dagkit.runtime import call
+        from dagkit.runtime.call import Caller
+        from dagkit.runtime.storage import Storage
 
         name = self._name_of(task)
-        entries = self.store.task_entries(self.id)
-        parents = self.spec.tasks[self.spec.index[name]].depends_on
-        upstream = {parent: entries.get(parent, {}).get("output_ref") for parent in parents}
-        return call.reproduce(self.spec.tasks[self.spec.index[name]].kwargs, upstream, self.store, task=name)
+        spec = self.spec.tasks[self.spec.index[name]]
+        call = spec.kwargs.get("call")
+        if call is None:
+            raise UsageError(
+                f"{name} is a shell task; reproduce runs Python tasks. Its command: {spec.kwargs.get('cmd')}"
+            )
+        entries = self.store.task_entries(self.id, spec.depends_on)
+        upstream = {parent: entries.get(parent, {}).get("output_ref") for parent in spec.depends_on}
+        reads = {"output": self.store.get_output, "payload": self.store.get_payload}
+        storage = Storage("memory:", lambda what, about: reads[what](about))
+        return Caller(storage, lambda running: None).run(call, upstream)
 
     # --- display
 
     def __repr__(self) -> str:
-        row = self.row()
-        return f"<Run {row.name} {fold_id(self.id)}: {row.status}, {row.counts.ended} of {row.counts.total}>"
+        return f"{self._headline()}\n{self._drawing().text(self, self._states())}"
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        from dagkit.workflow import display
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle: dict[str, str] = self._drawing().mimebundle(self, self._states())
+        return {**bundle, "text/plain": repr(self)}
 
+    def _headline(self) -> str:
         row = self.row()
         done = f"{row.counts.ended} of {row.counts.total}"
-        text = f"{row.name}  {fold_id(self.id)}  {row.status}  {done}  {format_counts(row.counts)}"
-        return display(self.spec, {task.name: task.state for task in self.tasks()}, text)
+        return f"{row.name}  {fold_id(self.id)}  {row.status}  {done}  {format_counts(row.counts)}"
+
+    def _states(self) -> dict[str, TaskState]:
+        return {task.name: task.state for task in self.tasks()}
+
+    def _drawing(self) -> Any:
+        return importlib.import_module("dagkit.notebook.graph")  # by name: the faces lie above this layer
 
     # --- inside
 
@@ -295,8 +311,8 @@ class Run:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise RunTimeout(
-                    f"run {fold_id(self.id)} ({row.name}) is {row.status}, {row.counts.ended} of {row.counts.total} tasks "
-                    f"have ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
+                    f"run {fold_id(self.id)} ({row.name}) is {row.status}, {row.counts.ended} of {row.counts.total} "
+                    f"tasks have ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
                 )
             self._pause(pause if left is None else min(pause, left))
             pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
@@ -368,10 +384,15 @@ class Run:
             self.drive_here()
 
     def _name_of(self, task: str | Node[Any]) -> str:
-        name = task if isinstance(task, str) else getattr(task, "name", str(task))
+        name = task if isinstance(task, str) else self._name_of_node(task)
         if name not in self.spec.index:
             raise UnknownTask(name, fold_id(self.id), difflib.get_close_matches(name, self.spec.index, n=2))
-        return str(name)
+        return name
+
+    def _name_of_node(self, node: Node[Any]) -> str:
+        if self._flow is None:
+            raise UsageError(f"{node!r}: this handle does not know the flow that it was traced in; use the task's name")
+        return str(self._flow.name_of(node))
 
     def _read_output(self, ref: str) -> Any:
         return values.load_output(ref, self.store.get_output)
@@ -390,12 +411,9 @@ class Run:
             first = next((row for row in rows if row.state in FAILED_STATES), rows[0])
             return self._not_run(first)
         failed.sort(key=lambda row: row.completed_at or 0.0)
-        failure = self._failure(failed[0])
-        if len(failed) > 1:
-            failure.add_others(len(failed) - 1)
-        return failure
+        return self._failure(failed[0], len(failed) - 1)
 
-    def _failure(self, row: TaskRow) -> TaskFailed:
+    def _failure(self, row: TaskRow, others: int = 0) -> TaskFailed:
         first, _, traceback = row.error.partition("\n")
         tail = self.store.read_log(self.id, row.name, row.log_key, -_LOG_TAIL_BYTES)
         return TaskFailed(
@@ -407,6 +425,7 @@ class Run:
             log_tail=tail.decode(errors="replace"),
             attempts=row.attempt,
             max_attempts=row.max_attempts,
+            others=others,
         )
 
     def _not_run(self, row: TaskRow) -> TaskFailed:
