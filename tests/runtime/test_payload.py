@@ -192,6 +192,39 @@ def grow(s): return s.grow()
 result = remote(grow, Shape(1))
 assert isinstance(result, Shape) and result.n == 2
 """,
+    "abstract classes, metaclasses, cached properties, super and slots": """
+import abc, dataclasses, functools
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def go(self): ...
+    @classmethod
+    def make(cls): return cls()
+class Child(Base):
+    def __init__(self): super().__init__()
+    def go(self): return type(self).__name__
+    @functools.cached_property
+    def cached(self): return 5
+class Meta(type):
+    def __new__(meta, name, bases, body): return super().__new__(meta, name, bases, {**body, "tag": name})
+class Tagged(metaclass=Meta): pass
+@dataclasses.dataclass(slots=True, frozen=True)
+class Slotted: x: int
+def task(child, tagged, slotted):
+    assert [child.go(), isinstance(child, Base), Child.make().cached, tagged.tag] == ["Child", True, 5, "Tagged"]
+    return [child, tagged, dataclasses.replace(slotted, x=2)]
+child, tagged, slotted = remote(task, Child(), Tagged(), Slotted(1))
+assert child.cached == 5 and type(child) is Child and type(tagged) is Tagged and slotted == Slotted(2)
+""",
+    "an object that refers to itself": """
+class Knot:
+    def __init__(self): self.tied = self
+knot = remote(lambda given: given if given.tied is given else None, Knot())
+assert knot.tied is knot and isinstance(knot, Knot)
+""",
+    "methods and functions of builtins and of compiled modules": """
+import numpy as np
+assert [remote(np.sin, 0.0), remote(str.upper, "a"), remote("-".join, ["x", "y"]), remote(int, "3")] == [0, "A", "x-y", 3]
+""",
     "two classes from one factory": """
 def make(k):
     class Made: pass

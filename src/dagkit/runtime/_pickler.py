@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import functools
 import importlib
 import importlib.util
 import io
@@ -108,6 +109,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._class(obj)
         if kind is ModuleType and not is_installed(obj.__name__):
             return self._module(obj)
+        if kind is functools.cached_property:  # holds a lock before Python 3.12
+            return _rebuild.cached_property_of, (obj.func, obj.attrname)
         if isinstance(obj, io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
             raise pickle.PicklingError("cannot pickle an open file")  # cloudpickle would send its content
         return NotImplemented

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 __all__ = [
+    "cached_property_of",
     "fill_class",
     "fill_module",
     "function_at",
@@ -94,6 +95,13 @@ def _is_worker() -> bool:
     """True in a process whose `__main__` is ours: its names are not the user's, and its modules may be out of date."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and str(spec.name).partition(".")[0] == "dagkit"
+
+
+def cached_property_of(function: Callable[[Any], Any], name: str | None) -> functools.cached_property[Any]:
+    """A cached property that knows its name, as it does after the body of its class has run."""
+    made = functools.cached_property(function)
+    made.attrname = name
+    return made
 
 
 def make_module(name: str, package: str | None, is_importable: bool) -> ModuleType:
