@@ -67,7 +67,9 @@ class Bench:
         self.store, self.transport = MemoryStore(), transport or MemoryTransport()
         self.hands = Hands(room=room)
         self.queue, self.completions = self.transport.open("gpu"), self.transport.open(COMPLETIONS)
-        self.worker = Worker("gpu", self.store, self.transport, WorkerSettings(**settings), self.hands)
+        self.worker = Worker(
+            "gpu", self.store, self.transport, WorkerSettings(**{"grace_s": 0.1, **settings}), self.hands
+        )
         self.outcome: Outcome | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 

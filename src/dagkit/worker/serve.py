@@ -131,7 +131,8 @@ class Worker:
         self._mind_signals()
         self._take()
         self._submit()
-        for report in self._executor.poll(_POLL_S if self._held or not len(self._outbox) else 0.05):
+        self._outbox.flush()
+        for report in self._executor.poll(_POLL_S):
             self._note(report)
         self._stop_lost()
         self._watch()
