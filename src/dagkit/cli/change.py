@@ -51,6 +51,7 @@ def cancel(session: Session, run: str, as_json: bool) -> None:
 def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json: bool) -> int:
     """Make failed, upstream-failed and cancelled tasks of a run eligible again: all, or those named."""
     session.export()
+    session.may_drive = True
     found = session.run(run)
     counts = found.retry(tasks or None)
     if as_json:
@@ -74,6 +75,7 @@ def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json:
 def rerun(session: Session, run: str, tasks: Sequence[str], wait: bool, yes: bool, as_json: bool) -> int:
     """Run tasks and everything that descends from them again, completed or not."""
     session.export()
+    session.may_drive = True
     found = session.run(run)
     below = _descendants(found, tasks)
     question = f"run {count(len(tasks), 'task')} and the {below:,} that depend on them again?"

@@ -32,6 +32,7 @@ class Session:
         self.location: str | None = None
         self.options: dict[str, Any] = {}
         self.is_verbose = False
+        self.may_drive = False
 
     @cached_property
     def settings(self) -> Settings:
@@ -43,8 +44,13 @@ class Session:
     @cached_property
     def store(self) -> Store:
         store = self.settings.open_store()
-        click.get_current_context().find_root().call_on_close(store.close)
+        click.get_current_context().find_root().call_on_close(self._close_store)
         return store
+
+    def _close_store(self) -> None:
+        # A coordinator in this process writes its last words in threads of its own; such a store ends with the process.
+        if not self.may_drive:
+            self.store.close()
 
     @cached_property
     def transport(self) -> Transport:

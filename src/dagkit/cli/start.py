@@ -66,6 +66,7 @@ def run(
     if resume and workflow_id is None:
         raise click.UsageError("--resume needs --id: which run is to go on?")
     session.export(slots=slots)
+    session.may_drive = True
     session.settings.target(target)
     flow = load_flow(source, read_parameters(params))
     run = start(

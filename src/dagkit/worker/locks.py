@@ -73,24 +73,26 @@ class LockKeeper:
             return held.delivery
 
     def close(self) -> None:
+        """Renew nothing more, and say that this worker is gone."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._announce_once(0.0)
 
     def _run(self) -> None:
         announce_at = 0.0
         while not self._closing.is_set():
             now = time.monotonic()
             if now >= announce_at:
-                self._announce_once()
+                self._announce_once(self._announce_ttl_s)
                 announce_at = now + self._announce_ttl_s / 3
             for held in self._due(now):
                 self._renew(held)
             self._closing.wait(min(self._lock_s / 10, 1.0))
 
-    def _announce_once(self) -> None:
+    def _announce_once(self, ttl_s: float) -> None:
         try:
-            self._announce(self._announce_ttl_s)
+            self._announce(ttl_s)
         except BackendError as error:
             log.warning("this worker could not announce itself: %s", error)
 
