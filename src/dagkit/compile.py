@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,6 +16,7 @@ from dagkit.declaration import Declaration
 from dagkit.engine import fingerprint
 from dagkit.errors import DefinitionError, Problem
 from dagkit.growth import written_scales
+from dagkit.model.names import task_name_fault
 from dagkit.model.spec import TaskSpec, WorkflowSpec
 from dagkit.naming import Names
 from dagkit.options import Options
@@ -23,9 +27,14 @@ from dagkit.trace import ATOMS, Node, nodes_in
 
 __all__ = ["Compiled", "compile_nodes", "with_ancestors"]
 
-#: Values that are their own argument tree; other values go through `values.encode`.
+#: Values that are their own argument tree, within limits; other values go through `values.encode`.
 _PLAIN: Final = frozenset({int, bool, type(None)})
 _MAX_PLAIN_INT: Final = 1 << 62
+_MAX_PLAIN_TEXT: Final = 5_000
+_MAX_PLAIN_LIST: Final = 20
+
+#: Fields that have to be checked for each task; the others follow from options, which are checked.
+_CHECKED_BY_TASK: Final = ("condition", "resources", "resource_scales", "dep_policy")
 
 _to_json: Final = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 
@@ -52,11 +61,24 @@ def compile_nodes(name: str, nodes: Iterable[Node[Any]], result: Any, fields: Ma
     members = with_ancestors([*nodes, *nodes_in([result], set())])
     if not members:
         raise DefinitionError([Problem("no task was called, so there is nothing to run")], f"workflow {name}")
-    compiler = _Compiler(members)
-    tasks = compiler.tasks()
-    tree = None if result is None else compiler.tree(result, f"{name}: result")
-    spec = WorkflowSpec(name=name, tasks=tuple(tasks), result=tree, **fields)
+    with _without_gc():
+        compiler = _Compiler(members)
+        tasks = compiler.tasks()
+        tree = None if result is None else compiler.tree(result, f"{name}: result")
+        spec = WorkflowSpec(name=name, tasks=tuple(tasks), result=tree, **fields)
     return Compiled(spec, compiler.payloads, compiler.names)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """No cycle collection while many objects are made and none dropped: it would look at all of them over and over."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def with_ancestors(nodes: Iterable[Node[Any]]) -> list[Node[Any]]:
@@ -90,6 +112,8 @@ class _Compiler:
         self.payloads: dict[str, bytes] = {}
         self.deps: dict[str, None] = {}
         """Dependencies of the task that is being written, in order."""
+        self.is_plain = True
+        """Whether its arguments are such that nothing could be wrong with them in the model."""
         self._functions: dict[Callable[..., Any], tuple[dict[str, Any], str | None]] = {}
         self._trees: dict[int, tuple[Any, Any, tuple[str, ...]]] = {}
         self._options: dict[int, tuple[Options, dict[str, Any]]] = {}
@@ -102,25 +126,28 @@ class _Compiler:
 
     def task(self, node: Node[Any]) -> list[TaskSpec]:
         """The task of a node, preceded by the one that decides its resources if there is one."""
-        self.deps = {}
+        self.deps, self.is_plain = {}, True
         task, given, name = node._task, node._task.given, self.names[node]
         if isinstance(task, ShellTask):
-            kwargs = task.kwargs(node._values, node._keywords)
+            kwargs, self.is_plain = task.kwargs(node._values, node._keywords), False
         else:
             kwargs = {"cmd": "dagkit exec", "call": self.call(node, task.declaration.fn, name)}
         fields, before = self.fields(node, name)
+        is_checked = self.is_plain and fields.keys().isdisjoint(_CHECKED_BY_TASK) and task_name_fault(name) is None
         for parent in given.after:
             self.deps[self.names.add(parent)] = None
         if given.when is not None:
             for parent in given.when.nodes():
                 self.deps[self.names.add(parent)] = None
             fields["condition"] = conditions.write(given.when, self.names.__getitem__, self.deps)
+            is_checked = False
         if self.deps:
             fields["depends_on"] = tuple(self.deps)
         template = self.names.template(node)
         if template != name or self.names.is_shared(node):
             fields["template"] = template
-        return [*before, TaskSpec(name=name, kwargs=kwargs, **fields)]
+        make = TaskSpec.trusted if is_checked else TaskSpec
+        return [*before, make(name=name, kwargs=kwargs, **fields)]
 
     # --- the call
 
@@ -156,6 +183,15 @@ class _Compiler:
         kind = type(value)
         if kind in _PLAIN and (kind is not int or -_MAX_PLAIN_INT < value < _MAX_PLAIN_INT):
             return value
+        if kind is float and math.isfinite(value):
+            return value
+        if kind is str and len(value) < _MAX_PLAIN_TEXT and value.isascii():
+            return value
+        if isinstance(value, Promise):
+            return values.ref_marker(self.ref(value))
+        if kind is list and len(value) < _MAX_PLAIN_LIST and all(isinstance(item, Promise) for item in value):
+            return [values.ref_marker(self.ref(item)) for item in value]
+        self.is_plain = False
         if kind in ATOMS:
             return values.encode(value, ref_of=self.ref_of, put=self.put, where="")
         declaration = node._task.declaration
@@ -165,7 +201,7 @@ class _Compiler:
     def tree(self, value: Any, where: str) -> Any:
         """The argument tree of a value, made once for an object that several tasks share; notes its dependencies."""
         if isinstance(value, Promise):
-            return values.encode(value, ref_of=self.ref_of, put=self.put, where=where)
+            return values.ref_marker(self.ref(value))
         known = self._trees.get(id(value))
         if known is None:
             outer, self.deps = self.deps, {}
@@ -176,9 +212,11 @@ class _Compiler:
         return known[1]
 
     def ref_of(self, obj: object) -> values.Ref | None:
-        if not isinstance(obj, Promise):
-            return None
-        node = obj._node
+        return self.ref(obj) if isinstance(obj, Promise) else None
+
+    def ref(self, promise: Promise) -> values.Ref:
+        """Where the value of a node or ref comes from; notes the dependency."""
+        node = promise._node
         if node not in self.names:  # inside an object that only its pickle shows
             for ancestor in with_ancestors([node]):
                 if ancestor not in self.names:
@@ -186,7 +224,7 @@ class _Compiler:
                     self.names.add(ancestor)
         name = self.names[node]
         self.deps[name] = None
-        return values.Ref(name, obj._path)
+        return values.Ref(name, promise._path)
 
     def put(self, data: bytes) -> str:
         digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -195,13 +233,14 @@ class _Compiler:
 
     def work(self, function: str, given: Sequence[Any], trees: Sequence[Any]) -> str | None:
         """Digest of function and arguments, with upstream tasks by their position among the dependencies."""
-        text = _to_json(trees)
-        if '"$' in text:
+        if all(type(value) in ATOMS for value in given):
+            text = repr(given)
+        else:
             positions = {name: index for index, name in enumerate(self.deps)}
             content = [_content(value, tree, positions) for value, tree in zip(given, trees, strict=True)]
             if None in content:
                 return None
-            text = _to_json(content)
+            text = repr(content)
         return hashlib.sha256(f"{function} {text}".encode("utf-8", "surrogatepass")).hexdigest()
 
     # --- everything else

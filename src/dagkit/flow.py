@@ -42,7 +42,8 @@ class Flow(_Anything):  # type: ignore[misc]
         name: What the workflow is called.
         nodes: The nodes that were made, in call order.
         result: What `run.result()` gives: a node, or lists, dicts and the like that hold nodes. In a `with` block it
-            may be assigned; without one the result is the output of the last task, or a dict of those nothing depends on.
+            may be assigned; without one the result is the output of the last task, or a dict of all that nothing
+            depends on.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,8 @@ __all__ = ["CacheEntry", "Plan", "PlanGroup", "make_plan"]
 LARGE_PAYLOAD: Final = 10_000_000
 #: Tasks that are listed by name where there may be thousands.
 MAX_LISTED: Final = 5
+
+_to_json: Final = json.JSONEncoder(check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,23 +164,25 @@ def make_plan(
         store, cached: Where results of earlier runs are known: a store, or output refs by identity.
     """
     cache = tuple(_cache_entries(spec, store, cached))
-    groups = tuple(_groups(spec, target))
-    warnings = tuple(_warnings(spec, payloads))
+    sizes = [_argument_bytes(task) for task in spec.tasks]
+    groups = tuple(_groups(spec, sizes, target))
+    warnings = tuple(_warnings(spec, sizes, payloads))
     return Plan(spec.name, groups, _depth(spec), sum(map(len, payloads.values())), cache, warnings)
 
 
-def _groups(spec: WorkflowSpec, target: str | None) -> Iterator[PlanGroup]:
-    members: dict[tuple[str, str], list[TaskSpec]] = {}
-    for task in spec.tasks:
-        members.setdefault((task.template or task.name, spec.queue_of(task)), []).append(task)
+def _groups(spec: WorkflowSpec, sizes: Sequence[int], target: str | None) -> Iterator[PlanGroup]:
+    members: dict[tuple[str, str], list[int]] = {}
+    for index, task in enumerate(spec.tasks):
+        members.setdefault((task.template or task.name, spec.queue_of(task)), []).append(index)
     executors = _executors({queue for _, queue in members}, target)
-    for (template, queue), tasks in members.items():
+    for (template, queue), indexes in members.items():
+        tasks = [spec.tasks[index] for index in indexes]
         yield PlanGroup(
             template,
             queue,
             len(tasks),
             executors.get(queue, ""),
-            sum(_argument_bytes(task) for task in tasks),
+            sum(sizes[index] for index in indexes),
             max(task.num_retries for task in tasks),
             _requests(tasks),
         )
@@ -196,12 +200,12 @@ def _executors(queues: set[str], target: str | None) -> dict[str, str]:
 
 def _argument_bytes(task: TaskSpec) -> int:
     call = task.kwargs.get("call", task.kwargs)
-    return sum(len(json.dumps(call[key])) for key in ("args", "kwargs", "env") if key in call)
+    return sum(len(_to_json(call[key])) for key in ("args", "kwargs", "env") if key in call)
 
 
 def _requests(tasks: list[TaskSpec]) -> str:
     """What the tasks ask for, if they all ask for the same."""
-    kinds = {json.dumps(task.resources, sort_keys=True): task.resources for task in tasks}
+    kinds = {repr(task.resources): task.resources for task in tasks}
     if len(kinds) > 1:
         return "various"
     resources = next(iter(kinds.values())) or {}
@@ -222,14 +226,14 @@ def _depth(spec: WorkflowSpec) -> int:
     return max(depths)
 
 
-def _warnings(spec: WorkflowSpec, payloads: Mapping[str, bytes]) -> Iterator[str]:
+def _warnings(spec: WorkflowSpec, sizes: Sequence[int], payloads: Mapping[str, bytes]) -> Iterator[str]:
     """What is legal and may surprise."""
-    uses = _payload_uses(spec)
-    for digest, data in payloads.items():
-        if len(data) > LARGE_PAYLOAD:
-            tasks = uses.get(digest, [])
-            yield f"{_size(len(data))} travel to {_counted(len(tasks), 'task')} ({', '.join(tasks[:MAX_LISTED])})"
-    large = [task.name for task in spec.tasks if _argument_bytes(task) > INLINE_LIMIT]
+    heavy = {digest: data for digest, data in payloads.items() if len(data) > LARGE_PAYLOAD}
+    uses = _payload_uses(spec) if heavy else {}
+    for digest, data in heavy.items():
+        tasks = uses.get(digest, [])
+        yield f"{_size(len(data))} travel to {_counted(len(tasks), 'task')} ({', '.join(tasks[:MAX_LISTED])})"
+    large = [task.name for task, size in zip(spec.tasks, sizes, strict=True) if size > INLINE_LIMIT]
     if large:
         yield f"arguments over {_size(INLINE_LIMIT)} do not fit a message: {', '.join(large[:MAX_LISTED])}"
     for hint in spec.hints:

@@ -255,7 +255,7 @@ def shell(
 ) -> ShellTask:
     """Declare a shell command as a task; like any task it is called to make a node: `prep = shell("make data")()`.
 
-    Nothing in `cmd` is expanded by dagkit: values go in through the environment, `shell("fit $LR", env={"LR": 0.1})`. The
+    Nothing in `cmd` is expanded by dagkit: values go in by the environment, `shell("fit $LR", env={"LR": 0.1})`. The
     options are those of `@task`. Its name is that of its program or script. The command reads upstream outputs with
     `dagkit.get_upstream_output(name)` or from `$JOBQ_WORKFLOW_UPSTREAM_REFS`, and writes its own to
     `$JOBQ_OUTPUT_FILE`.
@@ -292,7 +292,8 @@ def _env_text(task: str, key: object, value: object) -> str:
     if isinstance(value, Promise):
         raise TracingError(
             f"{task}: env {key!r} is the output of {value._node._name}, which is not known when the command is "
-            f"written. Wait for it with after=[...] and read it in the command: dagkit.get_upstream_output({value._node._name!r})."
+            f"written. Wait for it with after=[...] and read it in the command: "
+            f"dagkit.get_upstream_output({value._node._name!r})."
         )
     if isinstance(value, bool) or not isinstance(value, (str, int, float, os.PathLike)):
         raise TypeError(f"{task}: env {key!r} is {value!r:.60}; a variable is a text, a number or a path")
