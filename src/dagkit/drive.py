@@ -199,7 +199,13 @@ class Drive:
 
 def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: Callable[[str], bool]) -> WorkflowState:
     def read_output(ref: str) -> Any:
-        return values.load_output(ref, store.get_output)
+        try:
+            return values.condition_view(values.load_output(ref, store.get_output, files=False))
+        except BackendError:
+            raise
+        except Exception as error:  # loading a pickle runs the user's code; to a condition the output is then missing
+            log.warning("the output %s cannot be read for a condition: %s: %s", ref, type(error).__name__, error)
+            return None
 
     return WorkflowState.load(spec, document, read_output=read_output, starts_reported=starts)
 

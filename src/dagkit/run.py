@@ -273,7 +273,7 @@ class Run:
             )
         entries = self.store.task_entries(self.id, spec.depends_on)
         upstream = {parent: entries.get(parent, {}).get("output_ref") for parent in spec.depends_on}
-        reads = {"output": self.store.get_output, "payload": self.store.get_payload}
+        reads = {"output": self.store.get_output, "payload": self._get}
         storage = Storage("memory:", lambda what, about: reads[what](about))
         return Caller(storage, lambda running: None).run(call, upstream)
 
@@ -394,15 +394,24 @@ class Run:
             raise UsageError(f"{node!r}: this handle does not know the flow that it was traced in; use the task's name")
         return str(self._flow.name_of(node))
 
+    def _get(self, key: str) -> bytes:
+        """A payload, or a file that a task of some run has stored."""
+        return self.store.get_output(key) if key.startswith("blob:") else self.store.get_payload(key)
+
     def _read_output(self, ref: str) -> Any:
         return values.load_output(ref, self.store.get_output)
 
     def _result_value(self) -> Any:
+        entries = self.store.task_entries(self.id)
+
+        def output(task: str) -> Any:
+            return values.load_output(entries.get(task, {}).get("output_ref"), self.store.get_output)
+
         result = self.spec.result
         if result is None:
             sinks = [self.spec.tasks[index].name for index in self.spec.graph.sinks]
-            return self[sinks[0]] if len(sinks) == 1 else {name: self[name] for name in sinks}
-        return values.decode(result, resolve=self.__getitem__, get=self.store.get_payload)
+            return output(sinks[0]) if len(sinks) == 1 else {name: output(name) for name in sinks}
+        return values.decode(result, resolve=output, get=self._get)
 
     def _first_failure(self) -> TaskFailed:
         rows = self.tasks()

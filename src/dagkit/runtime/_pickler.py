@@ -20,6 +20,7 @@ from cloudpickle import cloudpickle as _internals
 from dagkit.engine import fingerprint
 from dagkit.runtime import _rebuild
 from dagkit.runtime._installed import is_installed, is_local
+from dagkit.runtime._source import source_of
 
 __all__ = ["Pickled", "pickle_object", "reference_of"]
 
@@ -100,11 +101,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.seen_imports: set[str] = set()
         self._registered: set[str] = set()
         self._codes: set[CodeType] = set()
+        self._inner_codes: set[CodeType] = set()
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
         if kind is FunctionType:
             return self._function(obj)
+        if kind is CodeType:
+            return self._code(obj)
         if issubclass(kind, type):
             return self._class(obj)
         if kind is ModuleType and not is_installed(obj.__name__):
@@ -125,6 +129,14 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             self.has_code = True
             self._note_code(function.__code__, function.__globals__.get("__package__"))
         return reduced
+
+    def _code(self, code: CodeType) -> Any:
+        _, args = _internals._code_reduce(code)
+        filename, first, text = source_of(code)
+        if code in self._inner_codes:
+            text = ""  # it is part of the text around it
+        self._inner_codes.update(const for const in code.co_consts if isinstance(const, CodeType))
+        return _rebuild.code_of, (args, filename, first, text)
 
     def _class(self, cls: type) -> Any:
         self._register(cls.__module__)

@@ -7,11 +7,14 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
+
+from dagkit.runtime._source import register
 
 __all__ = [
     "cached_property_of",
+    "code_of",
     "fill_class",
     "fill_module",
     "function_at",
@@ -30,6 +33,13 @@ def plain(obj: Any) -> Any:
     """The function behind a dagkit task; anything else as it is."""
     is_task = type(obj).__module__.partition(".")[0] == "dagkit" and hasattr(obj, "fn")
     return obj.fn if is_task else obj
+
+
+def code_of(args: tuple[Any, ...], filename: str, first: int, text: str) -> CodeType:
+    """A code object that knows its file and, through `linecache`, its lines."""
+    if text:
+        register(filename, first, text)
+    return CodeType(*args).replace(co_filename=filename)
 
 
 def object_at(reference: str) -> Any:
