@@ -447,3 +447,4 @@ def test_plan_says_what_would_run(project) -> None:
     project.write("flows.py", SCRIPT)
 
     assert "add" in project.call("plan", "flows.py:sums").stdout
+    assert project.json("plan", "flows.py:sums")["tasks"] == 4

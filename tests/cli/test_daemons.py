@@ -146,9 +146,12 @@ def test_a_coordinator_that_is_killed_is_replaced_by_the_one_that_stands_by(mach
     run = machine.call("submit", "pipeline.yaml").strip()
     wait_until(lambda: lines(machine.folder / "b.txt") == 1)
 
+    second = machine.start("coordinator")
+    assert second.stderr is not None
+    wait_until(lambda: "standing by" in second.stderr.readline())
+
     first.kill()
     first.wait()
-    machine.start("coordinator")
     (machine.folder / "go").touch()
     for pid in (machine.folder / "b.txt").read_text().split():
         os.killpg(int(pid), signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +93,7 @@ def plan(session: Session, source: str, params: Sequence[str], target: str | Non
     flow = load_flow(source, read_parameters(params))
     made = flow.plan(target or session.settings.default_target, store=session.store)
     if as_json:
-        emit(made.to_dict())
+        emit({"name": made.name, "tasks": made.tasks, **asdict(made)})
     else:
         click.echo(plain(str(made), keep_lines=True))
 
