@@ -378,6 +378,8 @@ class LocalExecutor:
             slot.begin(time.time())
         elif word == "back":
             self._given_back(slot, frame[1])
+        elif word == "leaving":
+            slot.is_doomed = True
         elif word == "group":
             slot.group = frame[1]
         elif word == "ask":

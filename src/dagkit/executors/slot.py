@@ -70,6 +70,7 @@ class Slot:
         self.group: int | None = None
         self._frames = Frames()
         self._outbox = bytearray()
+        self._is_broken = False
         self._start(python, cwd)
         self.send(("setup", {**setup, "scratch": str(scratch), "log": str(log)}))
 
@@ -125,7 +126,8 @@ class Slot:
 
     def give(self, batch: list[Job]) -> None:
         """Hand over jobs, in order."""
-        if not self.jobs:
+        is_idle = not self.jobs
+        if is_idle:
             self.begin(time.time())
             self.load_s = 0.0
         wire = []
@@ -148,6 +150,8 @@ class Slot:
             )
         self.jobs.extend(batch)
         self.send(("run", wire))
+        if is_idle and self._is_broken:
+            self.is_doomed = True  # it had died before: none of these has begun
 
     def begin(self, epoch: float) -> None:
         """The first job began at about this time, and not before now."""
@@ -198,6 +202,7 @@ class Slot:
         except BlockingIOError:
             return
         except BrokenPipeError:
+            self._is_broken = True
             self._outbox.clear()
 
     def read(self) -> tuple[list[Any], bool]:

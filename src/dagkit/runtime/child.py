@@ -10,11 +10,12 @@ that have not begun, all or these; ("stop", serial): stop this command; ("answer
 A job: (serial, workflow_id, task, generation, attempt, kwargs, upstream).
 
 Frames from the worker: (serial, ref, started_at, wall_s) for a short success without anything else to say;
-(serial, {...}) for any other report; ("ready",); ("back", serials); ("group", pid); ("ask", what, about).
+(serial, {...}) for any other report; ("ready",); ("leaving",); ("back", serials); ("group", pid); ("ask", what, about).
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import faulthandler
 import os
@@ -25,10 +26,12 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NoReturn, TypeVar
 
 from dagkit.errors import BackendError
 from dagkit.runtime import context, output, shell
@@ -43,6 +46,7 @@ from dagkit.runtime.wire import Frames, pack, write_all
 
 __all__ = ["main"]
 
+Waited = TypeVar("Waited")
 Job = tuple[int, str, str, int, int, dict[str, Any], dict[str, "str | None"]]
 
 _TICK_S: Final = 0.05
@@ -61,6 +65,10 @@ def main(commands: int, reports: int) -> None:
     Worker(commands, reports, parent).serve()
 
 
+class _Terminated(BaseException):
+    """SIGTERM while nothing runs."""
+
+
 class Worker:
     """The state of this process; see the module's text for who calls what from which thread."""
 
@@ -77,7 +85,7 @@ class Worker:
         self._active = threading.Event()
         self._is_leaving = False
         self._is_terminated = False
-        self._in_task = False
+        self._in_task = self._is_waiting = False
         self._stop_serial: int | None = None
         self._command = shell.Command()
         self._setup(self._first_frame())
@@ -127,19 +135,30 @@ class Worker:
             self._current = job
             self._run(job)
             self._current = None
+        self._send(("leaving",))
 
     def _await_commands(self) -> None:
         if not self._reading.acquire(blocking=False):
-            self._wake.get()  # the watcher reads; it says when there is something or when it stops reading
+            self._wait_interruptibly(self._wake.get)  # the watcher reads; it says when it has read or stops reading
             return
         try:
-            data = os.read(self._commands, _READ_BYTES)
-            if not data:
+            data = self._wait_interruptibly(partial(os.read, self._commands, _READ_BYTES))
+            if data == b"":
                 self._orphaned()
-            for frame in self._frames.feed(data):
+            for frame in self._frames.feed(data or b""):
                 self._obey(frame)
         finally:
             self._reading.release()
+
+    def _wait_interruptibly(self, wait: Callable[[], Waited]) -> Waited | None:
+        """The result of a system call that blocks; None if SIGTERM came instead."""
+        try:
+            self._is_waiting = True
+            return None if self._is_terminated else wait()
+        except _Terminated:
+            return None
+        finally:
+            self._is_waiting = False
 
     def _run(self, job: Job) -> None:
         serial, workflow_id, task, generation, attempt, kwargs, upstream = job
@@ -176,7 +195,7 @@ class Worker:
         text, own, cwd = shell.check(kwargs)
         command = self._command = shell.Command()
         if self._stop_serial == serial:
-            command.is_stopped = True
+            return Outcome(error="stopped before it began", kind="cancelled", stopped=True)
         environment = self._around.for_command(variables, own)
         try:
             return shell.run(text, environment, cwd, command, lambda group: self._send(("group", group)))
@@ -252,8 +271,9 @@ class Worker:
         if self._in_task:
             self._in_task = False
             raise SystemExit(f"stopped by {signal.Signals(number).name}")
-        if self._current is None:
-            os._exit(0)
+        if self._is_waiting:
+            self._is_waiting = False
+            raise _Terminated
 
     def _on_this_thread(self) -> bool:
         return self._current is not None
@@ -294,11 +314,10 @@ class Worker:
         self._todo.extend(kept)
 
     def _stop(self, serial: int) -> None:
-        current = self._current
-        if current is None or current[0] != serial:
-            return
         self._stop_serial = serial
-        self._command.stop()
+        current = self._current
+        if current is not None and current[0] == serial:
+            self._command.stop()
 
     def _ask(self, what: str, about: Any) -> Any:
         """The executor's answer; called by the task's own thread or threads while the watcher or this thread reads."""
@@ -390,11 +409,9 @@ class Worker:
         if self._command.group is not None:
             shell.send(self._command.group, signal.SIGKILL)
         shutil.rmtree(self._scratch, ignore_errors=True)
-        try:
-            self._scratch.parent.rmdir()
-            self._log.unlink()
-        except OSError:
-            pass
+        for remove in (self._log.unlink, self._scratch.parent.rmdir):
+            with contextlib.suppress(OSError):  # not empty: another worker is still there and will do it
+                remove()
         if os.getpgrp() == os.getpid():
             os.killpg(os.getpid(), signal.SIGKILL)
         os._exit(1)
