@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dagkit.model.states import TERMINAL, TaskState
+from dagkit.ownership import owner_words
 
 if TYPE_CHECKING:
     from dagkit.rows import TaskRow
@@ -29,7 +30,7 @@ def explain_run(run: Run) -> dict[str, Any]:
         "workflow_id": run.id,
         "name": row.name,
         "status": str(row.status),
-        "driven_by": row.driven_by,
+        "driven_by": owner_words(row.driven_by) if row.driven_by else None,
         "counts": counts,
         "blockers": blockers[:_BLOCKERS],
     }

@@ -11,7 +11,7 @@ import click
 
 from dagkit.cli.failing import FAILED
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.sources import SourceFailed, is_source, load_flow, read_parameters
+from dagkit.cli.sources import UserCodeFailed, is_source, load_flow, read_parameters
 from dagkit.cli.wording import count, plain
 from dagkit.errors import DagkitError, DefinitionError, Problem, UsageError
 
@@ -48,7 +48,7 @@ def _check(file: str, portable: bool) -> dict[str, Any]:
         problems = spec.portable_problems() if portable else []
     except DefinitionError as error:
         problems = list(error.problems)
-    except (DagkitError, SourceFailed) as error:
+    except (DagkitError, UserCodeFailed) as error:
         problems = [Problem(str(error).removeprefix(f"{file}: "))]
     return {
         "file": file,

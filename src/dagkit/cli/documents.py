@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dagkit.model.spec import TaskSpec, WorkflowSpec
     from dagkit.rows import TaskRow
 
-__all__ = ["dependencies", "run_document", "status_document", "store_summary", "task_document"]
+__all__ = ["dependencies", "driver_words", "run_document", "status_document", "store_summary", "task_document"]
 
 
 def run_document(row: RunRow) -> dict[str, Any]:
@@ -25,9 +25,14 @@ def run_document(row: RunRow) -> dict[str, Any]:
         **row.counts.grouped(),
         "created_at": iso(row.created_at),
         "updated_at": iso(row.updated_at),
-        "driven_by": row.driven_by,
+        "driven_by": driver_words(row),
     }
     return {**document, "error": row.error} if row.error else document
+
+
+def driver_words(row: RunRow) -> str | None:
+    """Who drives a run, without the marks by which processes are told apart."""
+    return row.driven_by.split(" #", 1)[0] if row.driven_by else None
 
 
 def status_document(row: RunRow, spec: WorkflowSpec, tasks: Iterable[TaskRow]) -> dict[str, Any]:

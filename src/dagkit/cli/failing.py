@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import click
 
-from dagkit.cli.sources import SourceFailed
+from dagkit.cli.sources import UserCodeFailed
 from dagkit.cli.wording import plain
 from dagkit.errors import (
     DagkitError,
@@ -45,7 +45,7 @@ def end(command: Callable[[], Any]) -> NoReturn:
     except click.ClickException as error:
         say_error(_click_words(error))
         code = WRONG_USE
-    except SourceFailed as error:
+    except UserCodeFailed as error:
         click.echo(plain("".join(error.frames), keep_lines=True), err=True, nl=False)
         say_error(str(error))
         code = FAILED

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagkit.cli import render
-from dagkit.cli.documents import dependencies, run_document, status_document, store_summary, task_document
+from dagkit.cli.documents import dependencies, driver_words, run_document, status_document, store_summary, task_document
 from dagkit.cli.params import DURATION, RUN_STATUS, TASK_STATE
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.view import RunView, layers_of, view_of
@@ -77,7 +77,7 @@ def list_(session: Session, wanted: str | None, recent: int | None, as_json: boo
             render.state_words(row.status),
             render.progress_words(row.counts),
             ago(now - row.updated_at),
-            plain(row.driven_by or "–"),
+            plain(driver_words(row) or "–"),
         ]
         for row in rows
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.cli.documents import driver_words
 from dagkit.cli.view import GroupView, RunView
 from dagkit.cli.wording import ago, clip, count, duration, memory, pad, plain, width
 from dagkit.model.names import fold_id
@@ -105,7 +106,7 @@ def _heading(view: RunView) -> str:
     if RunStatus(row.status).is_over:
         parts += [f"took {duration(row.updated_at - row.created_at)}", f"{ago(view.now - row.updated_at)} ago"]
     else:
-        parts.append(f"driven by {plain(row.driven_by)}" if row.driven_by else "driven by nobody")
+        parts.append(f"driven by {plain(driver_words(row) or 'nobody')}")
         if view.now - row.updated_at > 5:
             parts.append(f"last change {ago(view.now - row.updated_at)} ago")
     if row.cancel_requested and row.status != RunStatus.CANCELLED:

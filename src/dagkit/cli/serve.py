@@ -17,9 +17,10 @@ import click
 from dagkit.cli.failing import FAILED
 from dagkit.cli.params import setting_options
 from dagkit.cli.session import Session, command, say
+from dagkit.cli.sources import UserCodeFailed
 from dagkit.cli.start import banner
 from dagkit.cli.wording import plain
-from dagkit.errors import UsageError
+from dagkit.errors import DagkitError, UsageError
 from dagkit.settings import CoordinatorSettings, WorkerSettings, options_of
 
 __all__ = ["commands"]
@@ -181,7 +182,12 @@ def _called(session: Session, call: dict[str, Any]) -> Any:
             upstream = json.load(file)
     sys.path.insert(0, str(Path.cwd()))
     storage = Storage(session.store.url, lambda what, key: None)
-    return Caller(storage, lambda _: None).run(call, upstream)
+    try:
+        return Caller(storage, lambda _: None).run(call, upstream)
+    except DagkitError:
+        raise
+    except Exception as error:  # the task may raise anything; it is for the worker's log and exit code
+        raise UserCodeFailed(os.environ.get("JOBQ_WORKFLOW_TASK", "task"), error) from error
 
 
 commands = {"coordinator": coordinator, "worker": worker, "exec": exec_}

@@ -17,13 +17,13 @@ from dagkit.errors import DagkitError, UsageError
 if TYPE_CHECKING:
     from dagkit.workflow import Flow
 
-__all__ = ["SourceFailed", "is_source", "load_flow", "read_parameters"]
+__all__ = ["UserCodeFailed", "is_source", "load_flow", "read_parameters"]
 
 _FILES = (".yaml", ".yml", ".json")
 
 
-class SourceFailed(Exception):
-    """The user's own code raised while it was loaded or traced; `frames` are theirs, without ours."""
+class UserCodeFailed(Exception):
+    """The user's own code raised; `frames` are theirs, without ours. `source` says what it was that was run."""
 
     def __init__(self, source: str, error: BaseException) -> None:
         self.frames = traceback.format_tb(_own_frames(error.__traceback__))
@@ -54,14 +54,14 @@ def read_parameters(pairs: Sequence[str]) -> dict[str, Any]:
 def load_flow(source: str, parameters: Mapping[str, Any] | None = None) -> Flow:
     """The flow that `source` stands for: `-` (YAML on stdin), a YAML or JSON file, `module:name` or `file.py:name`.
 
-    `UsageError` if there is no such thing or a parameter does not fit, `SourceFailed` for what the user's code raises.
+    `UsageError` if there is no such thing or a parameter does not fit, `UserCodeFailed` for what their code raises.
     """
     try:
         return _load(source, parameters)
     except DagkitError:
         raise
     except Exception as error:  # the user's code may raise anything; it is theirs to read
-        raise SourceFailed(source, error) from error
+        raise UserCodeFailed(source, error) from error
 
 
 def _load(source: str, parameters: Mapping[str, Any] | None) -> Flow:

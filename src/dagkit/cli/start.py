@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.cli import render
 from dagkit.cli.documents import run_document
 from dagkit.cli.failing import FAILED, say_error
 from dagkit.cli.params import DURATION
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.sources import SourceFailed, load_flow, read_parameters
+from dagkit.cli.sources import UserCodeFailed, load_flow, read_parameters
 from dagkit.cli.wording import count, plain
 from dagkit.errors import DagkitError
 
@@ -81,14 +82,17 @@ def run(
         wait=False,
         flow=flow,
     )
-    run.wait(timeout, progress=progress or False)
+    try:
+        run.wait(timeout, progress=progress or False)
+    except KeyboardInterrupt:
+        say(f"go on with: dagkit run {render.shell_word(source)} --id {render.shell_word(run.id)} --resume")
+        raise
     return report_end(run, as_json)
 
 
 def report_end(run: Run, as_json: bool) -> int:
     """Print the result of a run that is over, and what went wrong in it; returns the exit code."""
     from dagkit.cli.look import view_of_run
-    from dagkit.cli.render import status_view
     from dagkit.model.states import RunStatus
 
     row = run.row()
@@ -97,7 +101,7 @@ def report_end(run: Run, as_json: bool) -> int:
     if as_json:
         emit({**run_document(row), "result": _as_data(result)})
     else:
-        say("\n" + status_view(view_of_run(run)))
+        say("\n" + render.status_view(view_of_run(run)))
         if result is not None:
             click.echo(_as_text(result))
     return 0 if is_completed else FAILED
@@ -165,7 +169,7 @@ def _load_all(sources: Sequence[str], params: Sequence[str]) -> list[Any]:
             flow = load_flow(source, parameters)
             _ = flow.spec
             flows.append(flow)
-        except (DagkitError, SourceFailed) as error:
+        except (DagkitError, UserCodeFailed) as error:
             flows.append(error)
     return flows
 
