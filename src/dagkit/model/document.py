@@ -11,8 +11,8 @@ from typing import Any, Final
 import yaml
 
 from dagkit.errors import DefinitionError, Problem
-from dagkit.model.nodes import Builder, line_in
-from dagkit.model.problems import Finding, LineOf, no_lines, shown
+from dagkit.model.events import Builder
+from dagkit.model.problems import Finding, LineOf, Path, no_lines, shown
 
 __all__ = ["Document", "read_file", "read_json", "read_yaml"]
 
@@ -101,28 +101,54 @@ def _object(pairs: list[tuple[str, Any]], findings: list[Finding]) -> dict[str, 
 def read_yaml(content: str | bytes, source: str | None = None) -> Document:
     """The safe subset of YAML 1.1. Duplicate keys, foreign tags and keys that are not text are findings."""
     text = _decoded(content, source, MAX_YAML_BYTES, "; write a definition of that size as JSON")
-    root = _composed(text, source)
     builder = Builder(max_nodes=len(text) + 500_000)
     try:
-        data = builder.build(root)
-    except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, text, source) from error
-    return Document(data, lambda path: line_in(root, path), builder.findings, builder.hints)
-
-
-def _composed(text: str, source: str | None) -> yaml.Node:
-    try:
-        root = yaml.compose(text, Loader=_Loader)
+        data = builder.build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, text, source) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise _refused(f"is not YAML: {error.reason} (character {error.character!r})", source, line) from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise _refused(f"is not YAML: {error}", source) from error
-    if root is None:
+    if builder.is_empty:
         raise _refused("is empty", source)
-    return root
+    return Document(data, Lines(text), builder.findings, builder.hints)
+
+
+class Lines:
+    """The line on which a place of a document stands, or the nearest one around it that exists.
+
+    Looks only when asked, because most files have nothing wrong: then it reads the text once more.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._root: yaml.Node | None = None
+
+    def __call__(self, path: Path) -> int | None:
+        if self._root is None:
+            try:
+                self._root = yaml.compose(self._text, Loader=_Loader)
+            except yaml.YAMLError:  # two anchors of one name: legal, and not to PyYAML
+                return None
+        node, line = self._root, 0
+        for step in path:
+            child = _child(node, step)
+            if child is None:
+                break
+            line, node = child
+        return line + 1
+
+
+def _child(node: Any, step: str | int) -> tuple[int, yaml.Node] | None:
+    if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+        return node.value[step].start_mark.line, node.value[step]
+    if isinstance(node, yaml.MappingNode):
+        for key, value in reversed(node.value):
+            if key.value == str(step):
+                return key.start_mark.line, value
+    return None
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, source: str | None) -> DefinitionError:

@@ -32,6 +32,7 @@ MAX_FILE_NAME_BYTES: Final = 200
 _FORBIDDEN_IN_ID: Final = frozenset("/\\#?")
 _UNPRINTABLE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _PREFIX: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,41}")
+_ORDINARY: Final = re.compile(r"(?!__)[A-Za-z0-9_-]{1,200}\Z")
 _SAFE_IN_FILE_NAME: Final = "+,=@"
 
 
@@ -71,7 +72,7 @@ def check_task_name(name: object) -> str:
 
 def task_name_fault(name: str) -> str | None:
     """Why a task may not be called so, as the second half of a sentence; None if it may."""
-    if name.isidentifier() and name.isascii() and not name.startswith("__") and len(name) <= MAX_TASK_NAME_CHARS:
+    if _ORDINARY.match(name):
         return None
     if not name.strip():
         return "may not be blank"

@@ -159,6 +159,8 @@ def key_fault(key: object) -> str:
 
 def json_fault(value: object, path: Path) -> Finding | None:
     """The first place in a tree that JSON could not carry unchanged, or None. Bounded in depth, so cycles end too."""
+    if type(value) is dict and _is_flat_ascii(value):
+        return None
     stack: list[tuple[Any, Path]] = [(value, path)]
     while stack:
         item, where = stack.pop()
@@ -181,6 +183,14 @@ def json_fault(value: object, path: Path) -> Finding | None:
         if fault:
             return Finding(where, f"{_place(where)}: {fault}")
     return None
+
+
+def _is_flat_ascii(value: dict[Any, Any]) -> bool:
+    """Whether it is what most kwargs are: texts by text, with nothing to look into."""
+    for key, item in value.items():
+        if type(key) is not str or type(item) is not str or not (key.isascii() and item.isascii()):
+            return False
+    return True
 
 
 def _push_items(item: dict[Any, Any], where: Path, stack: list[tuple[Any, Path]]) -> str | None:
