@@ -12,17 +12,19 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from dagkit.drive import Drive
+from dagkit.drive import Drive, Prepare
+from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
 from dagkit.executors.base import Executor
 from dagkit.fleet import Fleet
 from dagkit.model.messages import Completion, Started
+from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
 from dagkit.ownership import Leases, make_owner
 from dagkit.saver import Saver
@@ -33,6 +35,7 @@ __all__ = ["Coordinator", "Counters", "Pace"]
 log = logging.getLogger("dagkit.coordinator")
 
 SERVICE_LEASE = "coordinator"
+_SAVE_PATIENCE_S = 0.005
 _ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.CANCELLING)
 
 
@@ -110,6 +113,20 @@ class Coordinator:
         Raises `RunBusy` if a living coordinator drives it, `UnknownRun`, `BackendError`.
         """
         outcome: Future[RunStatus] = self.call(lambda: self._begin(workflow_id))
+        return outcome
+
+    def create(
+        self,
+        workflow_id: str,
+        spec: WorkflowSpec,
+        definition: Mapping[str, Any],
+        prepare: Callable[[WorkflowState], Any],
+    ) -> Future[RunStatus]:
+        """Store a new run and drive it, as `drive` does. `prepare` is given its state before that is stored.
+
+        Raises `WorkflowExists`, `BackendError`.
+        """
+        outcome: Future[RunStatus] = self.call(lambda: self._create(workflow_id, spec, definition, prepare))
         return outcome
 
     def call(self, function: Callable[[], Any]) -> Any:
@@ -213,6 +230,8 @@ class Coordinator:
             return 0.0
         now, patience = self.now(), self.pace.idle_sleep_s
         for drive in self._drives.values():
+            if drive.is_saving or drive.has_changes():
+                patience = min(patience, _SAVE_PATIENCE_S)
             due = drive.state.next_due()
             if due is not None:
                 patience = min(patience, max(0.0, due - now))
@@ -298,6 +317,22 @@ class Coordinator:
 
     # --- taking over and letting go
 
+    def _create(
+        self,
+        workflow_id: str,
+        spec: WorkflowSpec,
+        definition: Mapping[str, Any],
+        prepare: Callable[[WorkflowState], Any],
+    ) -> Future[RunStatus]:
+        lease = self._leases.acquire(f"run/{workflow_id}")
+        try:
+            drive = Drive.create(self.store, workflow_id, spec, lease, self._fleet.reports_start, self.now(), prepare)
+            drive.etag = self.store.create(workflow_id, definition, drive.state.document())
+        except BaseException:
+            self._leases.release(lease)
+            raise
+        return self._take_over(drive)
+
     def _begin(self, workflow_id: str) -> Future[RunStatus]:
         if workflow_id in self._drives:
             return self._outcomes[workflow_id]
@@ -309,10 +344,14 @@ class Coordinator:
         except BaseException:
             self._leases.release(lease)
             raise
-        self._drives[workflow_id] = drive
-        outcome = self._outcomes[workflow_id] = Future()
+        outcome = self._take_over(drive)
         if drive.state.cancel_requested and not drive.state.is_over:
             self._cancel(drive)
+        return outcome
+
+    def _take_over(self, drive: Drive) -> Future[RunStatus]:
+        self._drives[drive.workflow_id] = drive
+        outcome = self._outcomes[drive.workflow_id] = Future()
         return outcome
 
     def _hand_back(self) -> None:

@@ -18,9 +18,10 @@ from dagkit.model.states import TaskState
 from dagkit.runtime import values
 from dagkit.stores.base import Lease, Store
 
-__all__ = ["Drive"]
+__all__ = ["Drive", "Prepare"]
 
 T = TypeVar("T")
+Prepare = Callable[[WorkflowState], Any]
 
 log = logging.getLogger("dagkit.coordinator")
 
@@ -46,6 +47,24 @@ class Drive:
         self._queues = [spec.queue_of(task) for task in spec.tasks]
         self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
         self._remembered = _cache_identities(spec)
+
+    @classmethod
+    def create(
+        cls,
+        store: Store,
+        workflow_id: str,
+        spec: WorkflowSpec,
+        lease: Lease,
+        starts: Callable[[str], bool],
+        now: float,
+        prepare: Prepare,
+    ) -> Drive:
+        """A run that has yet to be stored, with the whole of its state."""
+        read_output = _reader(store)
+        state = WorkflowState.create(spec, workflow_id, now, read_output=read_output, starts_reported=starts)
+        prepare(state)
+        state.take_changes()  # they are in the document that is stored first
+        return cls(workflow_id, state, "", lease, starts)
 
     @classmethod
     def load(cls, store: Store, workflow_id: str, lease: Lease, starts: Callable[[str], bool]) -> Drive:
@@ -198,6 +217,12 @@ class Drive:
 
 
 def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: Callable[[str], bool]) -> WorkflowState:
+    return WorkflowState.load(spec, document, read_output=_reader(store), starts_reported=starts)
+
+
+def _reader(store: Store) -> Callable[[str], Any]:
+    """Reads outputs for conditions."""
+
     def read_output(ref: str) -> Any:
         try:
             return values.condition_view(values.load_output(ref, store.get_output, files=False))
@@ -207,7 +232,7 @@ def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: C
             log.warning("the output %s cannot be read for a condition: %s: %s", ref, type(error).__name__, error)
             return None
 
-    return WorkflowState.load(spec, document, read_output=read_output, starts_reported=starts)
+    return read_output
 
 
 def _cache_identities(spec: WorkflowSpec) -> dict[str, str]:

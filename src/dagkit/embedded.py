@@ -6,6 +6,7 @@ import atexit
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from dagkit.config import Settings, Target
@@ -53,15 +54,20 @@ class Host:
         self._route.close()
 
 
-def drive(store: Store, settings: Settings, target: str, workflow_id: str) -> Future[RunStatus]:
-    """Drive a run in this process, beside the others of the same store and target; see `Coordinator.drive`."""
+def drive(
+    store: Store, settings: Settings, target: str, begin: Callable[[Coordinator], Future[RunStatus]]
+) -> Future[RunStatus]:
+    """Have a run driven in this process, beside the others of the same store and target.
+
+    `begin` has the coordinator take over a run, or create one.
+    """
     with _lock:
         host = _hosts.get((store.url, target))
         if host is None:
             host = _hosts[store.url, target] = Host(store, settings.target(target))
         host._users += 1
     try:
-        outcome: Future[RunStatus] = host.coordinator.drive(workflow_id)
+        outcome = begin(host.coordinator)
     except BaseException:
         host._leave()
         raise

@@ -60,12 +60,12 @@ def start(
     for data in (payloads or {}).values():
         opened.put_payload(data)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
-    run = Run(opened, workflow_id, settings, flow=flow)
+    run = Run(opened, workflow_id, settings, flow=flow, spec=spec)
     driver = {"target": target}
     found = _stored(opened, workflow_id) if id is not None else None
     if found is None:
-        _create(opened, spec, workflow_id, driver)
-        run.drive_here()
+        definition = _definition(spec, workflow_id, driver)
+        run.create_here(target, definition, lambda state: keep_cached(state, opened, opened.now()))
     elif not run.is_driven():
         _take_up(opened, found, spec, workflow_id, driver, resume)
         run.drive_here()
@@ -96,8 +96,10 @@ def submit(
     for data in (payloads or {}).values():
         opened.put_payload(data)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
-    _create(opened, spec, workflow_id, None)
-    return Run(opened, workflow_id, settings, flow=flow)
+    state = WorkflowState.create(spec, workflow_id, opened.now())
+    keep_cached(state, opened, opened.now())
+    opened.create(workflow_id, _definition(spec, workflow_id, None), state.document())
+    return Run(opened, workflow_id, settings, flow=flow, spec=spec)
 
 
 def attach(id: str, store: Store | str | Path | None = None, *, drive: bool = True) -> Run:  # noqa: A002 - the word users know
@@ -138,12 +140,6 @@ def _stored(store: Store, workflow_id: str) -> StoredRun | None:
         return store.load(workflow_id)
     except UnknownRun:
         return None
-
-
-def _create(store: Store, spec: WorkflowSpec, workflow_id: str, driver: dict[str, str] | None) -> None:
-    state = WorkflowState.create(spec, workflow_id, store.now())
-    keep_cached(state, store, store.now())
-    store.create(workflow_id, _definition(spec, workflow_id, driver), state.document())
 
 
 def _take_up(

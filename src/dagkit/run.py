@@ -7,7 +7,7 @@ import difflib
 import importlib
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,9 +52,10 @@ class Run:
     Get one from `flow.run()`, `flow.submit()` or `dagkit.attach(id)`. Thread-safe.
     """
 
-    def __init__(self, store: Store, workflow_id: str, settings: Settings, *, flow: Any = None) -> None:
-        self.store, self.id, self._settings, self._flow = store, workflow_id, settings, flow
-        self._spec: WorkflowSpec | None = None
+    def __init__(
+        self, store: Store, workflow_id: str, settings: Settings, *, flow: Any = None, spec: WorkflowSpec | None = None
+    ) -> None:
+        self.store, self.id, self._settings, self._flow, self._spec = store, workflow_id, settings, flow, spec
         self._outcome: Future[RunStatus] | None = None
 
     # --- what it is
@@ -244,8 +245,14 @@ class Run:
 
     def drive_here(self) -> None:
         """Take the run over in this process. `RunBusy` if a living coordinator drives it."""
-        target = str(self.store.load_definition(self.id).get("driver", {}).get("target", "local"))
-        self._outcome = embedded.drive(self.store, self._settings, target, self.id)
+        target = str(self.store.load_definition(self.id).get("driver", {}).get("target", self._settings.default_target))
+        self._outcome = embedded.drive(self.store, self._settings, target, lambda c: c.drive(self.id))
+
+    def create_here(self, target: str, definition: Mapping[str, Any], prepare: Callable[[WorkflowState], Any]) -> None:
+        """Store the run, which is new, and drive it in this process. `WorkflowExists`."""
+        self._outcome = embedded.drive(
+            self.store, self._settings, target, lambda c: c.create(self.id, self.spec, definition, prepare)
+        )
 
     def is_embedded(self) -> bool:
         """Whether the process that started the run meant to drive it itself."""

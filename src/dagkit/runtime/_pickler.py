@@ -192,7 +192,7 @@ def imported_names(code: CodeType, package: str | None) -> list[str]:
     constants: list[Any] = [None, None]
     for instruction in dis.get_instructions(code):
         if instruction.opname == "IMPORT_NAME":
-            names += _import_targets(str(instruction.argval), *constants, package)
+            names += _import_targets(str(instruction.argval), constants[0], constants[1], package)
         constants = [constants[1], instruction.argval]
     return names
 
