@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +20,7 @@ from dagkit.model.names import task_name_fault
 from dagkit.model.spec import TaskSpec, WorkflowSpec
 from dagkit.naming import Names
 from dagkit.options import Options
+from dagkit.own_work import OwnWork
 from dagkit.promise import Promise
 from dagkit.runtime import payload, values
 from dagkit.task import ShellTask
@@ -35,8 +36,6 @@ _MAX_PLAIN_LIST: Final = 20
 
 #: Fields that have to be checked for each task; the others follow from options, which are checked.
 _CHECKED_BY_TASK: Final = ("condition", "resources", "resource_scales", "dep_policy")
-
-_to_json: Final = json.JSONEncoder(sort_keys=True, check_circular=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +115,7 @@ class _Compiler:
         """Whether its arguments are such that nothing could be wrong with them in the model."""
         self._functions: dict[Callable[..., Any], tuple[dict[str, Any], str | None]] = {}
         self._trees: dict[int, tuple[Any, Any, tuple[str, ...]]] = {}
+        self._own_work = OwnWork()
         self._options: dict[int, tuple[Options, dict[str, Any]]] = {}
 
     def tasks(self) -> list[TaskSpec]:
@@ -166,9 +166,12 @@ class _Compiler:
             call["outputs"] = given.outputs
         if given.cache:
             call["cache"] = True
-        digest = identity and self.work(f"{identity} {given.outputs} {count} {node._keywords}", node._values, trees)
-        if digest:
-            call["fingerprint"] = digest
+        if identity is not None:
+            positions = {name: index for index, name in enumerate(self.deps)}
+            work = f"{identity} {given.outputs} {count} {node._keywords}"
+            digest = self._own_work.digest(work, node._values, functools.partial(self.place, positions))
+            if digest is not None:
+                call["fingerprint"] = digest
         return call
 
     def function(self, fn: Callable[..., Any], name: str) -> tuple[dict[str, Any], str | None]:
@@ -231,17 +234,8 @@ class _Compiler:
         self.payloads[digest] = data
         return digest
 
-    def work(self, function: str, given: Sequence[Any], trees: Sequence[Any]) -> str | None:
-        """Digest of function and arguments, with upstream tasks by their position among the dependencies."""
-        if all(type(value) in ATOMS for value in given):
-            text = repr(given)
-        else:
-            positions = {name: index for index, name in enumerate(self.deps)}
-            content = [_content(value, tree, positions) for value, tree in zip(given, trees, strict=True)]
-            if None in content:
-                return None
-            text = repr(content)
-        return hashlib.sha256(f"{function} {text}".encode("utf-8", "surrogatepass")).hexdigest()
+    def place(self, positions: Mapping[str, int], promise: Promise) -> str:
+        return f"{positions[self.names[promise._node]]}{promise._path}"
 
     # --- everything else
 
@@ -294,22 +288,3 @@ def _static_fields(given: Options, name: str) -> dict[str, Any]:
 
 def _where(declaration: Declaration, count: int, keywords: tuple[str, ...], index: int) -> str:
     return declaration.signature.parameters(count, keywords)[index] or str(index)
-
-
-def _content(value: Any, tree: Any, positions: Mapping[str, int]) -> Any:
-    """An argument's content for a fingerprint; None if it has none. A payload counts by value, not by its bytes."""
-    text = _to_json(tree)
-    if '"$pickle"' in text:
-        return None if "refs" in text and next(iter(nodes_in([value], set())), None) else fingerprint.of_value(value)
-    return text if '"$ref"' not in text else _placed(tree, positions)
-
-
-def _placed(tree: Any, positions: Mapping[str, int]) -> Any:
-    """The tree with names of tasks replaced by positions."""
-    if isinstance(tree, list):
-        return [_placed(item, positions) for item in tree]
-    if isinstance(tree, dict):
-        return {
-            key: positions.get(item, item) if key == "$ref" else _placed(item, positions) for key, item in tree.items()
-        }
-    return tree

@@ -8,10 +8,10 @@ import keyword
 import math
 import os
 from collections.abc import Callable, Collection, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.errors import ConditionError
+from dagkit.model.patterns import select
 from dagkit.when import Aggregate, AllOf, AnyOf, Comparison, Condition, Not, Operand, Truth
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ MAX_ALTERNATIVES: Final = 200
 MAX_NESTING: Final = 40
 
 _WORDS: Final = frozenset(keyword.kwlist) | {"true", "false", "null", "inputs"}
+#: Characters that mean something else inside the brackets of a pattern.
+_NEVER_IN_CLASS: Final = "]!^\\"
 _HOLE: Final = "inputs[\0]"
 
 
@@ -57,7 +59,10 @@ class _Writer:
         if isinstance(condition, Truth):
             return self.leaf(condition)
         if isinstance(condition, Not):
-            return f"not {self.enclosed(condition.item, True, depth)}"
+            text = self.text(condition.item, True, depth + 1)
+            return (
+                f"not {text}" if isinstance(condition.item, (Truth, Aggregate)) and " " not in text else f"not ({text})"
+            )
         if isinstance(condition, (AllOf, AnyOf)):
             word = " and " if isinstance(condition, AllOf) else " or "
             return word.join(self.enclosed(item, is_exact, depth) for item in condition.items)
@@ -284,6 +289,8 @@ def _candidates(names: Sequence[str]) -> list[str]:
     prefix = _common_start(names)
     suffix = _common_start([name[len(prefix) :][::-1] for name in names])[::-1]
     head = prefix.rstrip("0123456789")
+    if len(names) == 1:
+        return [_only(names[0])] if names[0].strip(_NEVER_IN_CLASS) else []
     found = [
         f"{_escaped(head)}*",
         f"{_escaped(prefix)}*",
@@ -291,7 +298,7 @@ def _candidates(names: Sequence[str]) -> list[str]:
         f"*{_escaped(suffix)}",
     ]
     found.append(f"{_escaped(prefix)}?{_escaped(suffix)}")
-    return list(dict.fromkeys([*found, "*"])) if len(names) > 1 else [_only(names[0])]
+    return list(dict.fromkeys([*found, "*"]))
 
 
 def _common_start(names: Sequence[str]) -> str:
@@ -303,7 +310,7 @@ def _common_start(names: Sequence[str]) -> str:
 
 
 def _matches(pattern: str, names: Collection[str]) -> frozenset[str]:
-    return frozenset(name for name in names if fnmatchcase(name, pattern))
+    return frozenset(select(pattern, names))
 
 
 def _escaped(text: str) -> str:
@@ -316,5 +323,7 @@ def _only(name: str) -> str:
         return _escaped(name)
     at = next((index for index, char in enumerate(name) if char.isalnum()), None)
     if at is None:
-        at = next(index for index, char in enumerate(name) if char not in "]!^-\\")
+        at = next((index for index, char in enumerate(name) if char not in _NEVER_IN_CLASS), None)
+    if at is None:
+        raise ConditionError(f"inputs[{_quoted(name)}]", "this name cannot be part of an aggregate; rename the task")
     return f"{name[:at]}[{name[at]}]{name[at + 1 :]}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import linecache
 import operator
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dagkit.errors import TracingError
 from dagkit.when import Operand
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
 else:
     _Anything = object
 
-__all__ = ["Promise", "source_line"]
+__all__ = ["Promise", "as_key", "placing", "source_line"]
+
+#: Where a promise inside a value that is being fingerprinted comes from; None when nothing is.
+placing: Final[ContextVar[Callable[[Promise], str] | None]] = ContextVar("dagkit_placing", default=None)
 
 _LAZY = "Do this inside a task, whose argument is then the value"
 
@@ -79,6 +84,10 @@ class Promise(Operand, _Anything):  # type: ignore[misc]
 
     def __reduce__(self) -> NoReturn:
         self._refuse("it cannot be pickled or captured by a function", "Pass it to the task as an argument")
+
+    def __dagkit_fingerprint__(self) -> str | None:
+        place = placing.get()
+        return None if place is None else place(self)
 
     def __copy__(self) -> Promise:
         return self
