@@ -1,4 +1,4 @@
-"""Plays the coordinator around a WorkflowState, without threads, services or clocks, for the case files and the properties."""
+"""Plays the coordinator around a WorkflowState without threads, services or clocks: for case files and properties."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, RunBusy
 from dagkit.model.messages import Completion, Started, TaskMessage

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import TaskState
 from engine.rehearsal import Rehearsal, cases

@@ -47,6 +47,7 @@ class Frontier:
         """Tell the children of a task that has just ended, and theirs in turn, that it ended at `at`."""
         shape, table = self._shape, self._table
         states, children, needs = table.states, shape.children, shape.needs
+        dirty, changed = table.dirty, table.changed
         ends = [task]
         for parent in ends:
             ended_well = states[parent] in (COMPLETED, SKIPPED)
@@ -54,10 +55,12 @@ class Frontier:
             reason = ""
             for child in children[parent]:
                 counter[child] += 1
-                table.touch(child)
+                if not dirty[child]:  # table.touch, without a call per edge
+                    dirty[child] = 1
+                    changed.append(child)
                 if states[child] != PENDING or (ended_well and counter[child] < needs[child]):
                     continue
-                if self.is_satisfied(child):
+                if (ended_well and needs[child] >= 0) or self.is_satisfied(child):
                     if self._proceed(child, parent, at):
                         ends.append(child)
                 elif self._is_impossible(child):

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dagkit.errors import CorruptState, NewerFormat
 from dagkit.model.states import RunStatus
 
-__all__ = ["Head"]
+__all__ = ["Head", "head_of"]
 
 VERSION: Final = 1
 
@@ -23,16 +23,6 @@ class Head:
     cancel_requested: bool
     updated_at: str | None
     error: str | None
-
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "v": VERSION,
-            "workflow_id": self.workflow_id,
-            "workflow_state": self.status.value,
-            "cancel_requested": self.cancel_requested,
-            "updated_at": self.updated_at,
-            "error": self.error,
-        }
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Head:
@@ -52,3 +42,17 @@ class Head:
         except ValueError as problem:
             raise CorruptState(f"unknown workflow_state {document.get('workflow_state')!r}") from problem
         return cls(workflow_id, status, bool(document.get("cancel_requested")), updated_at, error)
+
+
+def head_of(
+    workflow_id: str, status: RunStatus, cancel_requested: bool, updated_at: str | None, error: str | None
+) -> dict[str, Any]:
+    """The top-level keys of a state document, all but `tasks`."""
+    return {
+        "v": VERSION,
+        "workflow_id": workflow_id,
+        "workflow_state": status.value,
+        "cancel_requested": cancel_requested,
+        "updated_at": updated_at,
+        "error": error,
+    }

@@ -60,22 +60,20 @@ class ReadyTasks:
 
         `room` and `free` are asked once per queue and limited template; `UNLIMITED` is an answer.
         """
-        rooms: dict[str, int] = {}
-        frees: dict[str | None, int] = {None: UNLIMITED}
-        heads: list[tuple[int, int]] = []
-        for number, lane in enumerate(self.lanes):
-            if not lane.heap:
-                continue
-            if lane.queue not in rooms:
-                rooms[lane.queue] = room(lane.queue)
-            if lane.template is not None and lane.template not in frees:
-                frees[lane.template] = free(lane.template)
-            heads.append((lane.heap[0], number))
-        heapify(heads)
+        lanes = [lane for lane in self.lanes if lane.heap]
         chosen: list[int] = []
+        if len(lanes) == 1:
+            lane = lanes[0]
+            most = min(limit, room(lane.queue), UNLIMITED if lane.template is None else free(lane.template))
+            self._drain(lane.heap, states, most, UNLIMITED, chosen)
+            return chosen
+        rooms = {queue: room(queue) for queue in {lane.queue for lane in lanes}}
+        frees = {name: UNLIMITED if name is None else free(name) for name in {lane.template for lane in lanes}}
+        heads = [(lane.heap[0], number) for number, lane in enumerate(lanes)]
+        heapify(heads)
         while heads and len(chosen) < limit:
             _, number = heappop(heads)
-            lane = self.lanes[number]
+            lane = lanes[number]
             most = min(limit - len(chosen), rooms[lane.queue], frees[lane.template])
             if most <= 0:
                 continue

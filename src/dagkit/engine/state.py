@@ -11,7 +11,7 @@ from dagkit.engine import resets, retry
 from dagkit.engine.attempts import Attempts, Dispatch
 from dagkit.engine.conditions import Conditions
 from dagkit.engine.frontier import Frontier
-from dagkit.engine.head import Head
+from dagkit.engine.head import Head, head_of
 from dagkit.engine.mirror import Mirror
 from dagkit.engine.moves import COMPLETED, FAILED, PENDING, READY, RUNNING, STATES
 from dagkit.engine.ready import UNLIMITED
@@ -319,7 +319,8 @@ class WorkflowState:
         if self.cancel_requested:
             self._attempts.cancel_waiting(None)
             return []
-        self._frontier.release(now)
+        if self._frontier.delays:
+            self._frontier.release(now)
         if self._frontier.due and (unread := self._conditions.settle(self._standing.text)):
             raise unread
         counts, most = self._table.counts, self.spec.max_parallelism
@@ -356,9 +357,9 @@ class WorkflowState:
         return self.document() if tasks is None else {**head, "tasks": tasks}
 
     def _head(self) -> dict[str, Any]:
-        status = self.status
-        error = None if status is RunStatus.COMPLETED else self._standing.error
-        return Head(self.workflow_id, status, self.cancel_requested, self._standing.text, error).to_dict()
+        status, standing = self.status, self._standing
+        error = None if status is RunStatus.COMPLETED else standing.error
+        return head_of(self.workflow_id, status, standing.cancel_requested, standing.text, error)
 
 
 def _room(room: Mapping[str, int] | Callable[[str], int | None] | None, queue: str) -> int:

@@ -26,14 +26,14 @@ class TaskTable:
     """
 
     __slots__ = (
-        "_changed",
-        "_dirty",
         "_limited",
         "_merges",
         "_names",
         "attempts",
         "busy",
+        "changed",
         "counts",
+        "dirty",
         "ended",
         "errors",
         "failed",
@@ -69,8 +69,9 @@ class TaskTable:
         self.busy: dict[str, int] = dict.fromkeys(shape.limited.values(), 0)
         """Running tasks by template, where templates have limits."""
         self._limited, self._merges, self._names = shape.limited, shape.merges, shape.names
-        self._changed: list[int] = []
-        self._dirty = bytearray(n)
+        self.changed: list[int] = []
+        """Tasks that changed since `take_changed`; those that are marked in `dirty`, each once."""
+        self.dirty = bytearray(n)
 
     # --- changing
 
@@ -81,9 +82,9 @@ class TaskTable:
         if not LEGAL[before * WIDTH + after]:
             raise RuntimeError(f"{self._names[task]} cannot go from {_WORDS[before]} to {_WORDS[after]}")
         states[task] = after
-        if not self._dirty[task]:
-            self._dirty[task] = 1
-            self._changed.append(task)
+        if not self.dirty[task]:
+            self.dirty[task] = 1
+            self.changed.append(task)
         if self._merges and task in self._merges:
             return
         counts = self.counts
@@ -94,9 +95,9 @@ class TaskTable:
 
     def touch(self, task: int) -> None:
         """Say that something about a task other than its state changed."""
-        if not self._dirty[task]:
-            self._dirty[task] = 1
-            self._changed.append(task)
+        if not self.dirty[task]:
+            self.dirty[task] = 1
+            self.changed.append(task)
 
     def set_error(self, task: int, error: str | None, kind: FailureKind | None = None) -> None:
         self.rare[task] = 1
@@ -130,12 +131,12 @@ class TaskTable:
 
     @property
     def has_changed(self) -> bool:
-        return bool(self._changed)
+        return bool(self.changed)
 
     def take_changed(self) -> list[tuple[int, str, dict[str, Any]]]:
         """(index, name, entry) of what changed since the last call."""
-        tasks, self._changed = self._changed, []
-        dirty, names, entry = self._dirty, self._names, self.entry
+        tasks, self.changed = self.changed, []
+        dirty, names, entry = self.dirty, self._names, self.entry
         for task in tasks:
             dirty[task] = 0
         return [(task, names[task], entry(task)) for task in tasks]
