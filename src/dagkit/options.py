@@ -110,7 +110,7 @@ def changed(options: Options, task: str, changes: Mapping[str, Any]) -> Options:
         elif key not in _CHECKS:
             raise TypeError(f"{task}: there is no option {key!r}.{_meant(key)} Options: {', '.join(sorted(_ALL))}")
         else:
-            checked[key] = _DEFAULTS[key] if value is None else _checked(task, key, value)
+            checked[key] = _DEFAULTS[key] if value is None else _checked(task, key, value, _CHECKS[key])
     if resources:
         checked["resources"] = _merged(task, checked.get("resources", options.resources), resources)
     if isinstance(checked.get("resources"), dict) and isinstance(checked["resources"].get("queue"), str):
@@ -120,9 +120,9 @@ def changed(options: Options, task: str, changes: Mapping[str, Any]) -> Options:
     return result
 
 
-def _checked(task: str, key: str, value: Any) -> Any:
+def _checked(task: str, key: str, value: Any, check: Callable[[Any], Any]) -> Any:
     try:
-        return _CHECKS[key](value)
+        return check(value)
     except TracingError:
         raise
     except (ValueError, TypeError) as error:
@@ -136,7 +136,7 @@ def _merged(task: str, known: Any, named: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in named.items():
         merged.pop(key, None)
         if value is not None:
-            merged[key] = _checked_resource(task, key, value)
+            merged[key] = _checked(task, key, value, _resource_check(key))
     return merged
 
 
@@ -218,27 +218,28 @@ def _resources(value: Any) -> Any:
         if key == "extra" or item is None:
             continue
         if key in RESOURCES:
-            known[key] = _checked_resource("", key, item)
+            known[key] = _resource(key, item)
         else:
             extra[_text(key)] = item
     return {**known, "extra": extra} if extra else known
 
 
-def _checked_resource(task: str, key: str, value: Any) -> Any:
-    where = f"{task}: " if task else ""
+def _resource_check(key: str) -> Callable[[Any], Any]:
+    return lambda value: _resource(key, value)
+
+
+def _resource(key: str, value: Any) -> Any:
+    """One resource as it is, if it is right; a ref is checked when its value is known."""
     if isinstance(value, Promise):
         return value
-    try:
-        if key == "memory":
-            parse_memory(value)
-        elif key == "runtime":
-            parse_runtime(value)
-        elif key == "queue":
-            _text(value)
-        else:
-            _whole(0 if key == "gpus" else 1)(value)
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"{where}{key}={value!r:.60}: {error}") from None
+    if key == "memory":
+        parse_memory(value)
+    elif key == "runtime":
+        parse_runtime(value)
+    elif key == "queue":
+        _text(value)
+    else:
+        _whole(0 if key == "gpus" else 1)(value)
     return value
 
 
@@ -249,7 +250,8 @@ def _scales(value: Any) -> Mapping[str, Any]:
 
 
 def _after(value: Any) -> tuple[Node[Any], ...]:
-    items = [value] if isinstance(value, Promise) or not isinstance(value, Iterable) else list(_flat(value))
+    is_one = isinstance(value, Promise) or hasattr(value, "fn") or not isinstance(value, Iterable)
+    items = [value] if is_one else list(_flat(value))
     for item in items:
         if not isinstance(item, Promise):
             called = " Call the task to make one: task(...)." if hasattr(item, "fn") else ""

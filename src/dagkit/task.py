@@ -59,7 +59,7 @@ class Task(Generic[P, R]):
         """The name its nodes start from."""
         return self.given.name or self.declaration.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Node[R]:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Node[R]:
         if self._fixed[0] or self._fixed[1]:
             args, kwargs = (*self._fixed[0], *args), {**self._fixed[1], **kwargs}  # type: ignore[assignment]
         keywords = tuple(kwargs)
@@ -71,11 +71,11 @@ class Task(Generic[P, R]):
         """A copy of the task with some options changed: those of `@task`, most often `name`, `after` and `when`."""
         return self._copy(changed(self.given, self.name, options), self._fixed)
 
-    def partial(self, *args: Any, **kwargs: Any) -> Self:
+    def partial(self, /, *args: Any, **kwargs: Any) -> Self:
         """A copy of the task with some arguments fixed, as by `functools.partial`: what all items of a map share."""
         return self._copy(self.given, ((*self._fixed[0], *args), {**self._fixed[1], **kwargs}))
 
-    def map(self, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
+    def map(self, /, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
         """A node for each item of the iterables, zipped as the builtin does: `train.map(lr=rates, seed=range(9))`.
 
         The nodes are named `train-0`, `train-1`, ... in order, or by a template: `train.options(name="train-{lr}")`.
@@ -84,7 +84,7 @@ class Task(Generic[P, R]):
         columns = self._columns("map", iterables, named)
         return self._nodes(zip(*columns), len(iterables), tuple(named), _site(sys._getframe(1)))  # noqa: B905 - as the builtin
 
-    def product(self, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
+    def product(self, /, *iterables: Iterable[Any], **named: Iterable[Any]) -> list[Node[R]]:
         """A node for each combination, the last varying fastest: `train.product(lr=[0.1, 0.01], seed=range(3))`.
 
         Names are made as by `map`.

@@ -36,7 +36,7 @@ class Workflow(Generic[P, R]):
         self._fields, self._strict = checked(name, options)
         functools.update_wrapper(self, fn)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Flow:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Flow:
         outer = active.get()
         if outer is not None:
             return self._inlined(outer, args, kwargs)  # type: ignore[no-any-return]
