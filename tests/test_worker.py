@@ -30,6 +30,8 @@ class Hands(FakeExecutor):
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
         self._changed = threading.Condition(threading.RLock())
+        self.stubborn = False
+        """Tasks do not mind being stopped."""
 
     def _report(self, task: str, **outcome: Any) -> Completion:
         with self._changed:
@@ -43,7 +45,8 @@ class Hands(FakeExecutor):
 
     def cancel(self, keys: Collection[AttemptKey], kind: FailureKind) -> None:
         with self._changed:
-            super().cancel(keys, kind)
+            if not self.stubborn:
+                super().cancel(keys, kind)
 
     def poll(self, wait_s: float) -> list[Completion | Started]:
         with self._changed:
@@ -214,6 +217,26 @@ def test_an_attempt_that_the_coordinator_has_given_up_is_stopped() -> None:
 # --- locks
 
 
+def test_a_message_that_comes_back_while_its_task_is_being_stopped_is_not_lost() -> None:
+    """It was once taken for a duplicate of the task that was being killed, and deleted."""
+    transport = FlakyTransport()
+    with Bench(transport=transport, lock_s=0.2).serving() as bench:
+        bench.hands.stubborn = True
+        bench.send("a")
+        bench.running("a")
+        transport.flaky["gpu"].refuses_locks = True
+        wait_until(lambda: bench.worker.counters["locks_lost"] == 1)
+        transport.flaky["gpu"].refuses_locks = False
+        wait_until(lambda: bench.queue.stats().locked == 0 or len(bench.hands.submitted) > 1)
+
+        bench.hands.stubborn = False
+        bench.hands.fail("a", kind=FailureKind.LOST)
+
+        wait_until(lambda: len(bench.hands.submitted) == 2)
+        bench.hands.succeed("a")
+        assert len(bench.reported()) == 1
+
+
 def test_locks_are_renewed_while_a_task_runs() -> None:
     with Bench(lock_s=0.3).serving() as bench:
         bench.send("a")
@@ -291,7 +314,7 @@ def test_a_completion_that_cannot_be_sent_is_tried_again_before_the_message_is_d
 
 def test_after_the_last_try_the_message_is_left_to_come_back() -> None:
     transport = FlakyTransport()
-    with Bench(transport=transport, completion_attempts=1).serving() as bench:
+    with Bench(transport=transport, completion_attempts=1, lock_s=0.5).serving() as bench:
         bench.send("a")
         bench.running("a")
         transport.flaky[COMPLETIONS].send_failures = 1

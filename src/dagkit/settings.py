@@ -110,8 +110,11 @@ class WorkerSettings:
     """How a worker serves its queue; times in seconds."""
 
     slots: int = _setting(1, _positive, "DAGKIT_WORKER_SLOTS", about="tasks at a time")
-    cancel_poll_s: float = _setting(
-        30.0, _positive_duration, "JOBQ_CANCEL_POLL_INTERVAL", about="between looks at the cancel flag"
+    cancel_poll_s: float | None = _setting(
+        None,
+        _positive_duration,
+        "JOBQ_CANCEL_POLL_INTERVAL",
+        about="between looks at the cancel flag; default 30, or 2 where the store is on this machine",
     )
     kill_timeout_s: float = _setting(
         600.0, parse_duration, "JOBQ_KILL_TIMEOUT", about="from SIGTERM to SIGKILL; 0 = never"
@@ -124,7 +127,10 @@ class WorkerSettings:
         "sigkill", _lock_lost, "JOBQ_LOCK_LOST_BEHAVIOR", about="sigkill or sigterm for a task whose lock was lost"
     )
     max_idle_backoff_s: float | None = _setting(
-        None, parse_duration, "JOBQ_MAX_IDLE_BACKOFF", about="longest pause between looks at an empty queue"
+        None,
+        parse_duration,
+        "JOBQ_MAX_IDLE_BACKOFF",
+        about="longest pause between looks at an empty queue; default 30, or 0 where looking waits by itself",
     )
     idle_timeout_s: float | None = _setting(
         None, parse_duration, "DAGKIT_IDLE_TIMEOUT", about="stop after so long without a task"

@@ -81,17 +81,15 @@ class Intake:
         while (room := self._wait_for_room()) > 0:
             try:
                 deliveries = self._queue.receive(min(room, _RECEIVE_MAX), _RECEIVE_WAIT_S, self._lock_s)
+                if deliveries:
+                    self._deliver(deliveries)
             except BackendError as error:
                 log.warning("queue %s: %s", self._queue.name, error)
                 pause = min(max(pause * 2, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
                 self._sleep(pause)
                 continue
-            if deliveries:
-                pause = 0.0
-                self._deliver(deliveries)
-            else:
-                pause = min(max(pause * 2, _FIRST_PAUSE_S), self._max_pause_s)
-                self._sleep(pause)
+            pause = 0.0 if deliveries else min(max(pause * 2, _FIRST_PAUSE_S), self._max_pause_s)
+            self._sleep(pause)
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         with self._changed:

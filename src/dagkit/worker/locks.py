@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dagkit.errors import BackendError
 from dagkit.model.messages import AttemptKey, TaskMessage
@@ -25,10 +25,8 @@ class Held:
     delivery: Delivery
     is_ordinary: bool = False
     """Not a task of a workflow: nobody waits for a completion."""
-    started: bool = False
     lost: bool = False
     """The lock ran out: somebody else may have the message, so nothing may be said about it."""
-    taken_at: float = field(default_factory=time.monotonic)
 
     @property
     def key(self) -> AttemptKey:

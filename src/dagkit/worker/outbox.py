@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from dagkit.errors import BackendError
 from dagkit.model.messages import Completion
-from dagkit.queues.base import OutMessage, Queue
+from dagkit.queues.base import Delivery, OutMessage, Queue
 from dagkit.worker.locks import Held, LockKeeper
 
 __all__ = ["Outbox"]
@@ -87,20 +87,32 @@ class Outbox:
 
     def give_back(self, held: Held, delay_s: float = 0.0) -> None:
         """Make the task message visible to other workers, as the same attempt."""
-        try:
-            self._tasks.abandon([self._keeper.drop(held)], delay_s)
-        except BackendError as error:
-            log.warning("%s could not be given back, it returns when its lock ends: %s", held.message.id, error)
+        self.put_back([self._keeper.drop(held)], delay_s)
         self._counters["given_back"] += 1
         self._released(held)
+
+    def put_back(self, deliveries: Sequence[Delivery], delay_s: float = 0.0) -> None:
+        """The same for messages that were not taken up. Where it fails they return when their lock ends."""
+        try:
+            self._tasks.abandon(deliveries, delay_s)
+        except BackendError as error:
+            log.warning("%d messages could not be given back: %s", len(deliveries), error)
+
+    def discard(self, delivery: Delivery) -> None:
+        """Delete a message that nobody can do anything with."""
+        try:
+            self._tasks.complete([delivery])
+        except BackendError as error:
+            log.warning("%s could not be deleted: %s", delivery.id, error)
 
     def _postpone(self, reports: Sequence[_Report], error: BackendError, now: float) -> None:
         log.warning("%d completions could not be reported: %s", len(reports), error)
         for report in reports:
             report.tries += 1
             if self._max_tries and report.tries >= self._max_tries:
+                # The message comes back when its lock ends: at once would only be the same again.
                 self._counters["unreported"] += 1
-                self.give_back(report.held)
+                self._release(report)
                 continue
             report.due = now + min(_FIRST_BACKOFF_S * 2 ** (report.tries - 1), _LONGEST_BACKOFF_S)
             self._waiting.append(report)

@@ -5,28 +5,26 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-from dagkit.errors import BackendError, DagkitError
+from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
 from dagkit.executors.queued import completion_queue_name
 from dagkit.model.messages import AttemptKey, Completion, PoisonMessage, Started, TaskMessage
-from dagkit.model.states import TERMINAL, FailureKind, TaskState
+from dagkit.model.states import FailureKind
 from dagkit.queues.base import Delivery, Transport
 from dagkit.settings import WorkerSettings
 from dagkit.stores.base import Store
-from dagkit.worker import ordinary
+from dagkit.worker import ordinary, signals
 from dagkit.worker.intake import Intake
 from dagkit.worker.locks import Held, LockKeeper
 from dagkit.worker.outbox import Outbox
+from dagkit.worker.verdicts import Verdicts
 
 __all__ = ["Outcome", "Worker"]
 
@@ -35,8 +33,10 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.25
 _STOP_S = 10.0
 _NEVER_S = 1e9
-_UNREADABLE_DELAY_S = 1.0
+_LATER_S = 1.0
 _REMOTE_IDLE_BACKOFF_S = 30.0
+_REMOTE_CANCEL_POLL_S = 30.0
+_LOCAL_CANCEL_POLL_S = 2.0
 _ORDINARY_MAX_FAILURES = 2
 
 
@@ -88,7 +88,7 @@ class Worker:
         self._signals: list[int] = []
         self._failures, self._failed = 0, False
         self._idle_since = time.monotonic()
-        self._next_watch = 0.0
+        self._verdicts = Verdicts(store, _cancel_poll(self.settings, store))
         self._keeper = LockKeeper(
             self._queue,
             self.settings.lock_s,
@@ -112,7 +112,7 @@ class Worker:
 
     def run(self) -> Outcome:
         """Serve until there is a reason to stop. In the main thread, signals are handled meanwhile."""
-        with self._handled_signals():
+        with signals.collected(self._signals):
             self._keeper.start()
             self._intake.start()
             try:
@@ -183,7 +183,7 @@ class Worker:
         fresh = [held for delivery in self._intake.take() if (held := self._read(delivery)) is not None]
         if not fresh:
             return
-        cancelled = self._cancelled({held.message.workflow_id for held in fresh if not held.is_ordinary})
+        cancelled = self._verdicts.cancelled(fresh)
         for held in fresh:
             self._keeper.hold(held)
             self._held[held.key] = held
@@ -191,7 +191,7 @@ class Worker:
                 self._report_failure(held, FailureKind.CANCELLED, "cancelled before it started")
             elif held.delivery.count > self.settings.max_deliveries:
                 self._quarantine(held)
-            elif held.delivery.count > 1 and self._is_given_up(held):
+            elif held.delivery.count > 1 and self._verdicts.is_given_up(held):
                 self._outbox.delete([held])
             else:
                 self._backlog.append(held.message)
@@ -202,15 +202,15 @@ class Worker:
         except PoisonMessage as error:
             self.counters["poison"] += 1
             log.warning("deleted a message that cannot be read: %s", error)
-            self._queue.complete([delivery])
+            self._outbox.discard(delivery)
             return None
         except BackendError as error:
             log.warning("%s: %s", delivery.id, error)
-            self._queue.abandon([delivery], _UNREADABLE_DELAY_S)
+            self._outbox.put_back([delivery], _LATER_S)
             return None
         if held.key in self._held:
-            # The same attempt again: its lock was thought lost, or it was sent twice. The one that runs is enough.
-            self._queue.complete([delivery])
+            # The same attempt again, because its lock was lost or it was sent twice: not while the first one runs.
+            self._outbox.put_back([delivery], _LATER_S)
             return None
         self.counters["taken"] += 1
         return held
@@ -228,7 +228,7 @@ class Worker:
     def _give_back_unread(self) -> None:
         waiting = self._intake.take()
         if waiting:
-            self._queue.abandon(waiting)
+            self._outbox.put_back(waiting)
 
     # --- reports out
 
@@ -238,8 +238,8 @@ class Worker:
         if held is None:
             return
         if isinstance(report, Started):
-            held.started = True
-        elif held.lost:
+            return
+        if held.lost:
             self._released(held)
         elif key in self._returning and report.kind is FailureKind.PREEMPTED:
             self._outbox.give_back(held)
@@ -304,40 +304,18 @@ class Worker:
                 self._executor.cancel([held.key], FailureKind.LOST)
 
     def _watch(self) -> None:
-        """Look for cancelled runs and given up attempts, now and then, at a time that differs between workers."""
-        now = time.monotonic()
-        if now < self._next_watch or not self._held:
+        """Look for cancelled runs and attempts that were given up, now and then."""
+        if not self._held or not self._verdicts.is_due():
             return
-        self._next_watch = now + self.settings.cancel_poll_s * random.uniform(0.8, 1.2)
-        runs = {held.message.workflow_id for held in self._held.values() if not held.is_ordinary}
-        cancelled = self._cancelled(runs)
+        cancelled = self._verdicts.cancelled(self._held.values())
         keys = [key for key in self._held if key.workflow_id in cancelled]
         if keys:
             self._drop_waiting(keys, FailureKind.CANCELLED, "cancelled before it started")
             self._executor.cancel(keys, FailureKind.CANCELLED)
-        for held in self._given_up(key for key in self._held if key.workflow_id not in cancelled):
-            self._executor.cancel([held.key], FailureKind.TIMEOUT)
-
-    def _cancelled(self, runs: set[str]) -> set[str]:
-        try:
-            return self._store.cancel_requested(runs) if runs else set()
-        except BackendError as error:
-            log.warning("cannot look for cancel requests: %s", error)
-            return set()
-
-    def _given_up(self, keys: Iterable[AttemptKey]) -> list[Held]:
-        return [held for key in list(keys) if not (held := self._held[key]).is_ordinary and self._is_given_up(held)]
-
-    def _is_given_up(self, held: Held) -> bool:
-        """Whether the state has ended this attempt already: it timed out, or its worker died after reporting."""
-        key = held.key
-        try:
-            entry = self._store.task_entries(key.workflow_id, [key.task]).get(key.task, {})
-        except DagkitError:
-            return False
-        now_at = (entry.get("generation", 0), entry.get("attempt_no", 0))
-        ended = TaskState(entry.get("state", "pending")) in TERMINAL
-        return now_at > (key.generation, key.attempt) or (ended and now_at == (key.generation, key.attempt))
+        others = [held for held in self._held.values() if held.message.workflow_id not in cancelled]
+        given_up = [held.key for held in others if self._verdicts.is_given_up(held)]
+        if given_up:
+            self._executor.cancel(given_up, FailureKind.TIMEOUT)
 
     def _drop_waiting(self, keys: Sequence[AttemptKey], kind: FailureKind, error: str) -> None:
         for message in [message for message in self._backlog if message.key in keys]:
@@ -369,7 +347,7 @@ class Worker:
             number = self._signals.pop(0)
             name = signal.Signals(number).name
             log.info("%s while %s", name, self._phase.value)
-            if number == getattr(signal, "SIGUSR1", None):
+            if number == signals.SIGUSR1:
                 self._finish(name)
             elif self._phase in (_Phase.SERVING, _Phase.FINISHING):
                 self._drain(name, self.settings.grace_s if number == signal.SIGTERM else 0.0)
@@ -377,22 +355,6 @@ class Worker:
                 self._stop_tasks()
             else:
                 self._phase = _Phase.KILLING
-
-    @contextmanager
-    def _handled_signals(self) -> Iterator[None]:
-        """SIGTERM, SIGINT and SIGUSR1 go to `_mind_signals`; only the main thread may ask for that."""
-        numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name)]
-        previous: dict[int, Any] = {}
-        try:
-            for number in numbers:
-                previous[number] = signal.signal(number, lambda received, _: self._signals.append(received))
-        except ValueError:  # not the main thread: whoever runs this worker stops it with stop()
-            previous.clear()
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
 
 
 def _local_executor(store: Store, settings: WorkerSettings) -> Executor:
@@ -406,6 +368,13 @@ def _idle_backoff(settings: WorkerSettings, transport: Transport) -> float:
     if settings.max_idle_backoff_s is not None:
         return settings.max_idle_backoff_s
     return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith(("azure:", "sb:")) else 0.0
+
+
+def _cancel_poll(settings: WorkerSettings, store: Store) -> float:
+    """Looking costs next to nothing in a file, and a request in a service."""
+    if settings.cancel_poll_s is not None:
+        return settings.cancel_poll_s
+    return _REMOTE_CANCEL_POLL_S if store.url.startswith("azure:") else _LOCAL_CANCEL_POLL_S
 
 
 def _first_line(text: str | None) -> str:
