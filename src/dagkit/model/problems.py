@@ -103,12 +103,17 @@ def _field_finding(kind: str, loc: Path, data: Mapping[Any, Any], fields: list[s
         return Finding((field,), f"{shown(field) if kind == 'invalid_key' else field}: unknown field.{hint}")
     if loc[-1] == "[key]":
         return Finding((field, loc[1]), f"{field}: {key_fault(loc[1])}")
-    value, path = data[field], (field,)
-    if isinstance(value, (list, tuple)) and len(loc) > 1 and isinstance(loc[1], int):
-        value, path = value[loc[1]], (field, loc[1])  # type: ignore[assignment]
+    value, path = _offender(data[field], loc)
     return Finding(
         path, f"{_place(path)}: found {shown(value)}; allowed: {_ALLOWED[str(field)]}{_hint(str(field), value)}"
     )
+
+
+def _offender(value: Any, loc: Path) -> tuple[Any, Path]:
+    """The value that is wrong and its place: the field's, or an item of it where pydantic points at one."""
+    is_item = len(loc) > 1 and isinstance(value, (list, tuple)) and isinstance(loc[1], int)
+    is_value = len(loc) > 1 and isinstance(value, Mapping) and loc[1] in value
+    return (value[loc[1]], loc[:2]) if is_item or is_value else (value, loc[:1])
 
 
 def _place(path: Path) -> str:
@@ -143,7 +148,11 @@ def shown(value: object) -> str:
         return "a list" if value else "an empty list"
     if isinstance(value, datetime.date):
         return f"the date {value}"
-    return f"a {type(value).__name__}"
+    return _named(type(value).__name__)
+
+
+def _named(kind: str) -> str:
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def suggestion(word: str, candidates: Iterable[str]) -> str:
@@ -216,4 +225,6 @@ def _not_json(item: object) -> str:
         return f"{item} is a date to YAML, and JSON has none. Quotes make it text"
     if isinstance(item, tuple):
         return "a tuple is not JSON. Use a list"
-    return f"a {type(item).__name__} is not JSON"
+    if isinstance(item, bytes):
+        return "bytes are not JSON"
+    return f"{_named(type(item).__name__)} is not JSON"
