@@ -30,7 +30,7 @@ lint: $(VENV)/.dev
 	@$(BIN)/lint-imports | tail -n 3
 
 docs: $(VENV)/.dev
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "docs: built into site/"
 
 unit: $(VENV)/.dev
