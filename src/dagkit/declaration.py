@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dagkit.signature import Signature
 
-__all__ = ["Command", "Declaration", "command_name", "declare"]
+__all__ = ["Command", "Declaration", "command_name", "declare", "plain_name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,30 @@ class Declaration:
 
     __slots__ = ("command", "fn", "name", "signature")
 
+    name: str
+    """What the template is called: the function's name, or the one that was given where it was declared."""
+
     def __init__(self, fn: Callable[..., Any], name: str, command: Command | None = None) -> None:
         self.fn, self.name, self.command = fn, name, command
         self.signature = Signature(fn)
 
 
-def declare(fn: Any) -> Declaration:
-    """The declaration of a function. `TypeError` for what is no function, with what to do instead."""
+def declare(fn: Any, given: str | None = None) -> Declaration:
+    """The declaration of a function, called `given` if that is a name and no template.
+
+    `TypeError` for what is no function, with what to do instead.
+    """
     if isinstance(fn, staticmethod):
         fn = fn.__func__
     name = _name(fn)
     if fault := _fault(fn, name):
         raise TypeError(f"@task on {name}: {fault}")
-    return Declaration(fn, name.strip("<>"))
+    return Declaration(fn, plain_name(given) or name.strip("<>"))
+
+
+def plain_name(given: object) -> str | None:
+    """A name that was given, unless it is a template (or no name at all, which is found elsewhere)."""
+    return given if isinstance(given, str) and given.strip() and "{" not in given else None
 
 
 def _name(fn: Any) -> str:

@@ -100,6 +100,8 @@ def _shown(annotation: Any) -> str:
 def is_mismatch(found: Any, wanted: Any) -> bool:
     """Whether no value of type `found` can be one of type `wanted`, as far as that is certain."""
     found, wanted = _plain(found), _plain(wanted)
+    if found is Any or wanted is Any:
+        return False
     if _is_union(found):
         return all(is_mismatch(part, wanted) for part in typing.get_args(found))
     if _is_union(wanted):

@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from dagkit import edges
-from dagkit.declaration import Command, Declaration, command_name, declare
+from dagkit.declaration import Command, Declaration, command_name, declare, plain_name
 from dagkit.errors import TracingError
 from dagkit.name_template import NameTemplate
 from dagkit.options import Options, changed
@@ -200,7 +200,7 @@ def _declared(fn: Any, options: Mapping[str, Any]) -> Task[..., Any]:
         )
     if isinstance(fn, str):
         raise TypeError(f"@task takes options by name: @task(name={fn!r})")
-    declaration = declare(fn)
+    declaration = declare(fn, options.get("name"))
     made: Task[..., Any] = Task(declaration, changed(Options(), declaration.name, options))
     functools.update_wrapper(made, declaration.fn)
     return made
@@ -266,7 +266,7 @@ def shell(
         )
     name = options.get("name") or command_name(cmd)
     command = Command(cmd, _environment(name, env or {}), _folder(cwd) if cwd is not None else None)
-    declaration = Declaration(_command, command_name(cmd), command)
+    declaration = Declaration(_command, plain_name(options.get("name")) or command_name(cmd), command)
     made = ShellTask(declaration, changed(Options(), name, options))
     trace = active.get()
     if trace is not None:
