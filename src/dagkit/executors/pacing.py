@@ -14,16 +14,21 @@ MAX_BATCH: Final = 256
 
 _OVERHEAD_S: Final = 20e-6
 _SHORT_S: Final = 0.005
+_WINDOW: Final = 64
 
 
 class Pace:
-    """How long tasks of one kind take. A rise is believed at once, a fall slowly: long tasks in a batch hurt more."""
+    """How long tasks of one kind take: the mean of about the last 64.
 
-    __slots__ = ("expected_s", "samples")
+    A task much longer than the others counts at once; one that only met a busy machine is lost among its neighbours.
+    """
+
+    __slots__ = ("_total_s", "_weight", "expected_s", "samples")
 
     def __init__(self) -> None:
         self.expected_s = 0.0
         self.samples = 0
+        self._total_s = self._weight = 0.0
 
     @property
     def is_short(self) -> bool:
@@ -39,12 +44,11 @@ class Pace:
 
     def learn(self, count: int, total_s: float) -> None:
         """`count` tasks took `total_s` altogether."""
-        mean = total_s / count + _OVERHEAD_S
-        if self.samples == 0:
-            self.expected_s = mean
-        else:
-            weight = 1.0 if mean > _SHORT_S > self.expected_s else min(1.0, 0.2 + count / 100)
-            self.expected_s += weight * (mean - self.expected_s)
+        share = min(1.0, _WINDOW / count)
+        keep = 1.0 - min(1.0, count / _WINDOW)
+        self._total_s = self._total_s * keep + (total_s + count * _OVERHEAD_S) * share
+        self._weight = self._weight * keep + count * share
+        self.expected_s = self._total_s / self._weight
         self.samples += count
 
 

@@ -178,6 +178,8 @@ class Worker:
         if output.is_written(self._around.output_file):
             outcome = self._collect(outcome, workflow_id, task)
         wall_s = time.perf_counter() - begin
+        if call is None:
+            self._around.new_output_file()
         try:
             self._around.leave()
         except OSError as error:  # the folder of the executor is gone: every further task would run elsewhere
@@ -193,7 +195,7 @@ class Worker:
     def _run_command(self, job: Job, variables: tuple[str, ...]) -> Outcome:
         serial, kwargs = job[0], job[5]
         text, own, cwd = shell.check(kwargs)
-        command = self._command = shell.Command()
+        command = self._command = shell.Command(serial)
         if self._stop_serial == serial:
             return Outcome(error="stopped before it began", kind="cancelled", stopped=True)
         environment = self._around.for_command(variables, own)
@@ -315,9 +317,12 @@ class Worker:
 
     def _stop(self, serial: int) -> None:
         self._stop_serial = serial
-        current = self._current
-        if current is not None and current[0] == serial:
-            self._command.stop()
+        self._stop_command(serial, signal.SIGTERM)
+
+    def _stop_command(self, serial: int, number: int) -> None:
+        command = self._command  # by now it may be that of the next job
+        if command.serial == serial:
+            command.stop(number)
 
     def _ask(self, what: str, about: Any) -> Any:
         """The executor's answer; called by the task's own thread or threads while the watcher or this thread reads."""
@@ -384,7 +389,7 @@ class Worker:
                 if self._stop_serial == job[0]:
                     kill_at = kill_at or time.monotonic() + self._kill_timeout_s
                     if time.monotonic() > kill_at:
-                        self._command.stop(signal.SIGKILL)
+                        self._stop_command(job[0], signal.SIGKILL)
         finally:
             self._reading.release()
             self._wake.put(None)

@@ -21,9 +21,10 @@ _HINTS: Final = {126: "found, but not executable", 127: "command not found"}
 
 
 class Command:
-    """The command that runs now, for whoever has to stop it. Its methods may be called from another thread."""
+    """The command of one job, for whoever has to stop it. Its methods may be called from another thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, serial: int = 0) -> None:
+        self.serial = serial
         self.group: int | None = None
         self.is_stopped = False
 

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from dagkit.runtime.usage import Meter
+
+
+def test_a_short_attempt_costs_nothing_to_measure() -> None:
+    assert Meter().end(0.0005) == {}
+
+
+def test_processor_time_of_an_attempt_is_its_own() -> None:
+    meter = Meter()
+    end = time.process_time() + 0.05
+    while time.process_time() < end:
+        pass
+
+    first, second = meter.end(0.06), meter.end(0.002)
+
+    assert 0.04 < first["cpu_s"] < 1
+    assert second["cpu_s"] < 0.04
+
+
+def test_processes_of_an_attempt_count() -> None:
+    meter = Meter()
+    subprocess.run([sys.executable, "-c", "sum(range(3_000_000))"], check=True)
+
+    assert meter.end(0.1)["cpu_s"] > 0.02
+
+
+def test_the_peak_belongs_to_the_attempt_in_which_it_rose() -> None:
+    meter = Meter()
+    large = bytearray(300 << 20)
+    large[::4096] = b"x" * len(large[::4096])
+
+    first = meter.end(0.01)
+    del large
+    second = meter.end(0.01)
+
+    assert first["peak_rss_bytes"] > 300 << 20
+    assert "peak_rss_bytes" not in second
+
+
+def test_a_long_attempt_below_an_earlier_peak_is_known_by_samples() -> None:
+    meter = Meter()
+    meter.sample()
+
+    assert meter.end(2.0)["peak_rss_bytes"] > 1 << 20
