@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagkit.drive import Drive, Prepare
-from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
 from dagkit.executors.base import Executor
 from dagkit.fleet import Fleet
@@ -120,7 +119,7 @@ class Coordinator:
         workflow_id: str,
         spec: WorkflowSpec,
         definition: Mapping[str, Any],
-        prepare: Callable[[WorkflowState], Any],
+        prepare: Prepare,
     ) -> Future[RunStatus]:
         """Store a new run and drive it, as `drive` does. `prepare` is given its state before that is stored.
 
@@ -322,7 +321,7 @@ class Coordinator:
         workflow_id: str,
         spec: WorkflowSpec,
         definition: Mapping[str, Any],
-        prepare: Callable[[WorkflowState], Any],
+        prepare: Prepare,
     ) -> Future[RunStatus]:
         lease = self._leases.acquire(f"run/{workflow_id}")
         try:

@@ -11,7 +11,7 @@ import psutil
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy
 from dagkit.stores.base import Lease, Store
 
-__all__ = ["Leases", "is_owner_dead", "make_owner", "owner_words"]
+__all__ = ["Leases", "is_owner_dead", "is_this_process", "make_owner", "owner_words"]
 
 log = logging.getLogger("dagkit.coordinator")
 
@@ -33,6 +33,11 @@ def is_owner_dead(owner: str) -> bool:
     if not pid.isdigit() or f"({platform.node()})" not in words:
         return False
     return _start_time(int(pid)) != started
+
+
+def is_this_process(owner: str) -> bool:
+    """Whether an owner is this very process."""
+    return owner.partition(" #")[2] == make_owner("").partition(" #")[2] and f"({platform.node()})" in owner
 
 
 def _start_time(pid: int) -> str:

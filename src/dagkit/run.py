@@ -29,7 +29,7 @@ from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
-from dagkit.ownership import is_owner_dead
+from dagkit.ownership import is_owner_dead, is_this_process
 from dagkit.progress import format_counts, progress_for
 from dagkit.rows import TaskRow, task_row
 from dagkit.runtime import values
@@ -246,6 +246,7 @@ class Run:
     def drive_here(self) -> None:
         """Take the run over in this process. `RunBusy` if a living coordinator drives it."""
         target = str(self.store.load_definition(self.id).get("driver", {}).get("target", self._settings.default_target))
+        self._drop_own_lease()
         self._outcome = embedded.drive(self.store, self._settings, target, lambda c: c.drive(self.id))
 
     def create_here(self, target: str, definition: Mapping[str, Any], prepare: Callable[[WorkflowState], Any]) -> None:
@@ -254,14 +255,26 @@ class Run:
             self.store, self._settings, target, lambda c: c.create(self.id, self.spec, definition, prepare)
         )
 
+    def _drop_own_lease(self) -> None:
+        """A lease that this process holds without driving the run: it could not be released when the store failed."""
+        lease = self.store.lease(self._lease_name)
+        if lease is not None and is_this_process(lease.owner) and embedded.driving(self.store.url, self.id) is None:
+            self.store.break_lease(self._lease_name)
+
     def is_embedded(self) -> bool:
         """Whether the process that started the run meant to drive it itself."""
         return "driver" in self.store.load_definition(self.id)
 
     def is_driven(self) -> bool:
         """Whether somebody drives the run now; a process of this host that is gone does not count."""
-        lease = self.store.lease(f"run/{self.id}")
-        return lease is not None and not is_owner_dead(lease.owner)
+        if embedded.driving(self.store.url, self.id) is not None:
+            return True
+        lease = self.store.lease(self._lease_name)
+        return lease is not None and not is_owner_dead(lease.owner) and not is_this_process(lease.owner)
+
+    @property
+    def _lease_name(self) -> str:
+        return f"run/{self.id}"
 
     def reproduce(self, task: str | Node[Any]) -> Any:
         """Run a Python task's function in this process, with the very arguments that it had in the run.

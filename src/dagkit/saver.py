@@ -65,7 +65,8 @@ class Saver:
             with self._idle:
                 self._done.append((drive, error))
                 self._idle.notify_all()
-            self._wake()
+            if error is not None or drive.is_over_when_saved:  # else the loop, which looks every few ms, is soon enough
+                self._wake()
 
     def _save(self, drive: Drive, changes: StateChanges) -> BaseException | None:
         for pause in (*self._backoff_s, None):
