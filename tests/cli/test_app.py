@@ -83,6 +83,13 @@ def test_a_connection_string_cannot_be_the_positional(project, location: str) ->
     assert "STORAGE/PREFIX" in project.call(location, "list", code=2).stderr
 
 
+@pytest.mark.parametrize("words", [["submit", "x.yaml"], ["worker", "q"], ["coordinator"]])
+def test_work_is_not_left_in_a_store_that_nobody_else_can_open(project, words: list[str]) -> None:
+    project.write("x.yaml", "name: x\ntasks: [{name: a}]\n")
+
+    assert "memory: store ends with this process" in project.call(*words, "--store", "memory:", code=2).stderr
+
+
 def test_the_shorthand_goes_before_the_command(project) -> None:
     assert project.json("acct/proj", "config")["store"] == "azure://acct/proj"
 

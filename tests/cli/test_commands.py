@@ -395,6 +395,39 @@ def test_explain_of_what_is_not_there_is_no_failure(project, words: list[str]) -
     assert project.json("explain", *words)["status"] == "missing"
 
 
+# --- serving
+
+
+def test_the_lease_of_a_coordinator_that_is_gone_can_be_broken(project) -> None:
+    from dagkit.stores import open_store
+
+    assert project.call("coordinator", "break-lease").stdout == "No coordinator holds the lease.\n"
+    store = open_store(project.folder / ".dagkit")
+    assert store.acquire_lease("coordinator", "coordinator (host-b) #1.2", 60)
+
+    assert (
+        "break the lease of coordinator (host-b)?"
+        in project.call("coordinator", "break-lease", stdin="n", code=130).stderr
+    )
+    project.call("coordinator", "break-lease", "--yes")
+    assert store.lease("coordinator") is None
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["worker"], "Missing argument 'QUEUE'"),
+        (["worker", "q", "--slots", "0"], "--slots: must be at least 1"),
+        (["worker", "q", "--grace", "soon"], "'soon' is not a duration"),
+        (["coordinator", "--batch-size", "many"], "--batch-size: 'many'"),
+        (["coordinator", "--target", "moon"], "no target 'moon'"),
+    ],
+)
+def test_mistakes_in_the_options_of_daemons(project, words: list[str], said: str) -> None:
+    assert said in project.call(*words, code=2).stderr
+
+
 # --- setting up
 
 

@@ -65,7 +65,7 @@ def _serve(session: Session, target_name: str) -> None:
     _say_standby(session)
     stop = threading.Event()
     _on_signals(stop.set)
-    with closing(target.route(session.store, settings.coordinator)) as route:
+    with closing(target.route(session.shared_store, settings.coordinator)) as route:
         service = Coordinator(session.store, route, role="coordinator", pace=pace, discover=True)
         service.serve(stop)
     counters = "  ".join(f"{name}={value}" for name, value in vars(service.counters).items() if value)
@@ -113,7 +113,7 @@ def worker(session: Session, queue: str) -> int:
     session.export()
     session.log_to_stderr(logging.INFO)
     settings = session.settings.worker
-    serving = Worker(queue, session.store, session.transport, settings)
+    serving = Worker(queue, session.shared_store, session.transport, settings)
     say(f"{banner('Worker', session)}  queue={plain(queue)}  slots={settings.slots}")
     outcome = serving.run()
     counters = "  ".join(f"{name}={value}" for name, value in sorted(outcome.counters.items()))

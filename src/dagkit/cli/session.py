@@ -52,6 +52,13 @@ class Session:
         if not self.may_drive:
             self.store.close()
 
+    @property
+    def shared_store(self) -> Store:
+        """The store, for commands that leave work in it for other processes; a usage error if they could not see it."""
+        if self.settings.store.startswith("memory:"):
+            raise click.UsageError("a memory: store ends with this process; name one that others can open")
+        return self.store
+
     @cached_property
     def transport(self) -> Transport:
         """The queues of the store, or of the service that was configured."""

@@ -144,7 +144,7 @@ def submit(
     session.export()
     say(banner("Submit", session))
     flows = _load_all(sources, params)
-    store = session.store
+    store = session.shared_store
     if any(isinstance(flow, Exception) for flow in flows):
         # All are checked before any is submitted, so that a typo in the last file does not leave half a batch behind.
         outcomes: list[Any] = flows
