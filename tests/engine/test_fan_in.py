@@ -153,3 +153,14 @@ def test_twenty_thousand_parents_are_resolved_in_batches() -> None:
 
     assert [len(phase) for phase in phases] == [5_000] * 4 + [1]
     assert len(run.upstream["x"]) == 20_000
+
+
+def test_a_merge_node_that_another_writer_left_pending_is_resolved_when_the_run_is_loaded() -> None:
+    tasks = [{"name": name} for name in "abc"] + [{"name": "x", "depends_on": list("abc")}]
+    spec = split(WorkflowSpec.from_dict({"name": "w", "tasks": tasks}), 2)
+    state = WorkflowState.create(spec, "w", 1.0)
+    ended = {name: {"state": "completed"} for name in "ab"}
+
+    loaded = WorkflowState.load(spec, {**state.document(), "tasks": ended})
+
+    assert [item.name for item in loaded.dispatch(2.0)] == ["c"]
