@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ MISUSES = {
     "int": lambda node: int(node),
     "float": lambda node: float(node),
     "round": lambda node: round(node),
-    "path": lambda node: Path(node),
+    "path": lambda node: os.fspath(node),
     "call": lambda node: node(1),
     "slice": lambda node: node[1:2],
     "key that is a node": lambda node: node[node],

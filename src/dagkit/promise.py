@@ -148,7 +148,8 @@ def _spelled(name: str, path: tuple[str | int, ...]) -> str:
 
 
 def source_line(file: str, line: int) -> str:
-    """`sweep.py:12 "m = train(x)"`, with the text of the line where Python can find it (in notebooks too)."""
+    """`steps/sweep.py:12`, with the text of the line where Python can find it (in notebooks too)."""
     text = linecache.getline(file, line).strip()
-    shown = "/".join(file.replace("\\", "/").split("/")[-2:])
-    return f"{shown}:{line}" + (f" `{text:.100}`" if text else "")
+    is_cell = "ipykernel" in file or "ipython-input" in file
+    shown = f"line {line} of a cell" if is_cell else f"{'/'.join(file.replace(chr(92), '/').split('/')[-2:])}:{line}"
+    return shown + (f" `{text:.100}`" if text else "")

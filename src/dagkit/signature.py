@@ -87,9 +87,19 @@ class Signature:
         if self._signature is None:
             return {**{str(index): index for index in positional}, **named}
         try:
-            return dict(self._signature.bind(*positional, **named).arguments)
+            bound = dict(self._signature.bind(*positional, **named).arguments)
+            self._check_positional(bound)
         except TypeError as error:
             raise TypeError(f"{task}{self}: {error}") from None
+        return bound
+
+    def _check_positional(self, bound: _Places) -> None:
+        # Signature.bind of Python 3.13.0 lets a positional-only argument go missing if a keyword has its name.
+        assert self._signature is not None
+        for name, parameter in self._signature.parameters.items():
+            is_required = parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty
+            if is_required and name not in bound:
+                raise TypeError(f"missing a required positional-only argument: {name!r}")
 
 
 def _pick(place: Any, values: Sequence[Any]) -> Any:

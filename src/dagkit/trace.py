@@ -143,9 +143,7 @@ class Node(Promise, Generic[R]):
         return self._task.given.outputs or super().__len__()
 
     def __repr__(self) -> str:
-        return (
-            f"<node {self._scope.prefix}{self._name}: nothing has run yet; node.run() runs it and what it depends on>"
-        )
+        return f"<node {self._scope.prefix}{self._name}: not run; node.run() runs it>"
 
     def _flow(self) -> Flow:
         from dagkit.workflow import flow_of
