@@ -127,9 +127,7 @@ def main() -> None:
     ]
     measure("warm-up", flat, 10)
     if not given.json:
-        print(
-            f"{'shape':26} {'tasks':>8} {'trace':>8} {'compile':>8} {'plan':>8} {'draw':>8} {'trace+compile us/task':>22}"
-        )
+        print(f"{'shape':26} {'tasks':>8} {'trace':>8} {'compile':>8} {'plan':>8} {'draw':>8} {'us/task':>22}")
     for name, make, count in shapes:
         row = measure(name, make, count)
         if given.json:
