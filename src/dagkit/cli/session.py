@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Session", "command", "emit", "json_option", "place_options", "say"]
 
 _SEARCHED_RUNS = 2000
+_LAST_WORDS_S = 10.0
 
 
 class Session:
@@ -48,9 +51,9 @@ class Session:
         return store
 
     def _close_store(self) -> None:
-        # A coordinator in this process writes its last words in threads of its own; such a store ends with the process.
-        if not self.may_drive:
-            self.store.close()
+        if self.may_drive:
+            _end_coordinators()
+        self.store.close()
 
     @property
     def shared_store(self) -> Store:
@@ -99,6 +102,17 @@ class Session:
         """Show what the library logs, as daemons do."""
         level = logging.DEBUG if self.is_verbose else default
         logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _end_coordinators() -> None:
+    """Let coordinators of this process hand back what they drive and write their last words, in their own threads."""
+    from dagkit import embedded
+
+    embedded._close_all()
+    deadline = time.monotonic() + _LAST_WORDS_S
+    for thread in threading.enumerate():
+        if thread.name in ("dagkit-close", "dagkit-coordinator"):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _means(words: str, workflow_id: str, name: str) -> bool:
