@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.errors import TracingError, UsageError
 from dagkit.trace import PROMPT, Node, Scope, Trace, active
-from dagkit.workflow_options import checked
+from dagkit.tracing.workflow_options import checked
 
 if TYPE_CHECKING:
-    from dagkit.compile import Compiled
     from dagkit.model.spec import TaskSpec, WorkflowSpec
     from dagkit.plan import Plan
     from dagkit.run import Run
     from dagkit.stores.base import Store
+    from dagkit.tracing.compile import Compiled
 
     # Inside another workflow, a workflow returns what its function returns: to a type checker a flow is anything.
     _Anything = Any
@@ -93,7 +93,7 @@ class Flow(_Anything):  # type: ignore[misc]
         raise UsageError(f"{node!r} is not part of workflow {self.name}")
 
     def _compile(self) -> Compiled:
-        from dagkit.compile import compile_nodes
+        from dagkit.tracing.compile import compile_nodes
 
         if self._token is not None:
             raise TracingError(f"workflow {self.name} is still being traced: leave the `with` block first")

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dagkit import edges
-from dagkit.declaration import Command, Declaration, command_name, declare, plain_name
 from dagkit.errors import TracingError
-from dagkit.name_template import NameTemplate
-from dagkit.options import Options, changed
-from dagkit.promise import Promise
 from dagkit.trace import ATOMS, PROMPT, Node, active, snapshot
+from dagkit.tracing import edges
+from dagkit.tracing.declaration import Command, Declaration, command_name, declare, plain_name
+from dagkit.tracing.name_template import NameTemplate
+from dagkit.tracing.options import Options, changed
+from dagkit.tracing.promise import Promise
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-    from dagkit.options import TaskOptions
+    from dagkit.tracing.options import TaskOptions
 
 __all__ = ["ShellTask", "Task", "shell", "task"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from dagkit.promise import Promise, as_key, source_line
-from dagkit.when import Condition, all_of, almost_all, any_of, count_of
+from dagkit.tracing.promise import Promise, as_key, source_line
+from dagkit.tracing.when import Condition, all_of, almost_all, any_of, count_of
 
 if TYPE_CHECKING:
     from dagkit.run import Run

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 from dagkit.errors import TracingError
 from dagkit.flow import Flow, flow_of, warn_uncalled
 from dagkit.trace import Trace, active
-from dagkit.workflow_options import checked
+from dagkit.tracing.workflow_options import checked
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from dagkit.workflow_options import WorkflowOptions
+    from dagkit.tracing.workflow_options import WorkflowOptions
 
 __all__ = ["Flow", "Workflow", "flow_of", "workflow"]
 

@@ -1,6 +1,6 @@
 """Conditions by operators: `m["mae"] < 0.1`, `&`, `|`, `~`, `all_of(...)`; what `when=` takes.
 
-A condition is a small immutable tree. `dagkit.conditions` writes it in the condition language of the YAML model.
+A condition is a small immutable tree. `dagkit.tracing.conditions` writes it in the language of the YAML model.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Condition(_Logic):
         raise TracingError(f"{self} is a condition for when=; it cannot be an argument of a task")
 
     def __repr__(self) -> str:
-        from dagkit.conditions import describe
+        from dagkit.tracing.conditions import describe
 
         return describe(self)
 

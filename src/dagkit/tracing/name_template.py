@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from dagkit.errors import TracingError, UsageError
-from dagkit.promise import Promise
+from dagkit.tracing.promise import Promise
 
 __all__ = ["NameTemplate"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.errors import ConditionError
 from dagkit.model.patterns import select
-from dagkit.when import Aggregate, AllOf, AnyOf, Comparison, Condition, Not, Operand, Truth
+from dagkit.tracing.when import Aggregate, AllOf, AnyOf, Comparison, Condition, Not, Operand, Truth
 
 if TYPE_CHECKING:
     from dagkit.trace import Node

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from dagkit.errors import TracingError
-from dagkit.when import Operand
+from dagkit.tracing.when import Operand
 
 if TYPE_CHECKING:
     # To a type checker a promise goes wherever its value may go: `train(featurize(path), lr)` is correct by design.
@@ -97,7 +97,7 @@ class Promise(Operand, _Anything):  # type: ignore[misc]
 
     def is_in(self, values: object) -> Any:
         """Condition: the value is one of `values`, or part of the text or mapping `values` stands for."""
-        from dagkit.when import Comparison
+        from dagkit.tracing.when import Comparison
 
         return Comparison("in", self, values)
 

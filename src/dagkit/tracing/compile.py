@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dagkit import conditions
-from dagkit.declaration import Declaration
 from dagkit.engine import fingerprint
 from dagkit.errors import DefinitionError, Problem
-from dagkit.growth import written_scales
 from dagkit.model.names import task_name_fault
 from dagkit.model.spec import TaskSpec, WorkflowSpec
-from dagkit.naming import Names
-from dagkit.options import Options
-from dagkit.own_work import OwnWork
-from dagkit.promise import Promise
 from dagkit.runtime import payload, values
 from dagkit.task import ShellTask
 from dagkit.trace import ATOMS, Node, nodes_in
+from dagkit.tracing import conditions
+from dagkit.tracing.declaration import Declaration
+from dagkit.tracing.growth import written_scales
+from dagkit.tracing.naming import Names
+from dagkit.tracing.options import Options
+from dagkit.tracing.own_work import OwnWork
+from dagkit.tracing.promise import Promise
 
 __all__ = ["Compiled", "compile_nodes", "with_ancestors"]
 

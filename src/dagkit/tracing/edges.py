@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.errors import TracingError
-from dagkit.promise import Promise
+from dagkit.tracing.promise import Promise
 
 if TYPE_CHECKING:
-    from dagkit.signature import Signature
     from dagkit.trace import Node
+    from dagkit.tracing.signature import Signature
 
 __all__ = ["EdgeTypeWarning", "check", "is_mismatch"]
 
-_HERE: Final = str(Path(__file__).parent)
+_HERE: Final = str(Path(__file__).parent.parent)
 
 #: Where one declared type is the items of another.
 _ITEMS_OF: Final = (

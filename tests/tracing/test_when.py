@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagkit import all_of, almost_all, any_of, count_of, task
-from dagkit.conditions import literal, write
 from dagkit.errors import ConditionError, TracingError
 from dagkit.flow import flow_of
 from dagkit.model.condition import Condition
+from dagkit.tracing.conditions import literal, write
 
 
 @task

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dagkit import task, workflow
-from dagkit.edges import EdgeTypeWarning, is_mismatch
 from dagkit.errors import TracingError
+from dagkit.tracing.edges import EdgeTypeWarning, is_mismatch
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)

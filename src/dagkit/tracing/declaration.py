@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from dagkit.signature import Signature
+from dagkit.tracing.signature import Signature
 
 __all__ = ["Command", "Declaration", "command_name", "declare", "plain_name"]
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from dagkit.errors import UsageError
 from dagkit.model.resources import format_memory, parse_memory, parse_runtime
-from dagkit.options import Options
-from dagkit.promise import Promise
+from dagkit.tracing.options import Options
+from dagkit.tracing.promise import Promise
 
 __all__ = ["written_scales"]
 

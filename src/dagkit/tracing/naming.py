@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagkit.declaration import Declaration
 from dagkit.trace import Node
+from dagkit.tracing.declaration import Declaration
 
 __all__ = ["Names"]
 

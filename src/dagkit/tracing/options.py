@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from dagkit.errors import TracingError, UsageError
 from dagkit.model.resources import RESOURCES, parse_memory, parse_runtime
-from dagkit.promise import Promise
 from dagkit.trace import Node, nodes_in
-from dagkit.when import Condition, as_condition
+from dagkit.tracing.promise import Promise
+from dagkit.tracing.when import Condition, as_condition
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack  # noqa: F401 - re-exported to the modules that annotate with it

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dagkit.engine import fingerprint
-from dagkit.promise import Promise, placing
 from dagkit.trace import ATOMS
+from dagkit.tracing.promise import Promise, placing
 
 __all__ = ["OwnWork"]
 
