@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from dagkit.errors import BackendError
 from dagkit.executors.queued import completion_queue_name
 from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
@@ -454,64 +452,3 @@ def create(store: MemoryStore, workflow_id: str, **entries: dict[str, Any]) -> N
     head = {"v": 1, "workflow_id": workflow_id, "workflow_state": "running", "cancel_requested": False}
     state = {**head, "updated_at": "2026-01-01T00:00:00+00:00", "error": None, "tasks": entries}
     store.create(workflow_id, spec.definition(workflow_id, "2026-01-01T00:00:00+00:00"), state)
-
-
-# --- real commands
-
-
-def cases() -> Iterator[Any]:
-    from pathlib import Path
-
-    import yaml
-
-    document = yaml.safe_load((Path(__file__).parent / "cases" / "cancel.yaml").read_text(encoding="utf-8"))
-    for case in document["cases"]:
-        if "worker" in case:
-            yield pytest.param(case, id=case["id"])
-
-
-@pytest.mark.parametrize("case", list(cases()))
-def test_cases_of_real_commands(case: dict[str, Any], tmp_path: Any) -> None:
-    from dagkit.queues import open_transport
-    from dagkit.stores import open_store
-
-    told = case["worker"]
-    store, transport = open_store(tmp_path), open_transport(tmp_path)
-    names = {task["run"] for task in told["tasks"]}
-    for name in names:
-        create(store, name)
-    queue = transport.open("q")
-    for task in told["tasks"]:
-        message = TaskMessage(task["run"], task["task"], 1, 0, "q", {"cmd": task["cmd"]})
-        queue.send_batch([OutMessage(message.id, message.to_text())])
-    settings = {"slots": len(told["tasks"]), **told.get("settings", {})}
-    worker = Worker("q", store, transport, WorkerSettings(**settings))
-    thread = threading.Thread(target=worker.run, daemon=True)
-    thread.start()
-    try:
-        began = time.monotonic()
-        for event in told["events"]:
-            wait_until(lambda: time.monotonic() >= began + event["at_s"])  # noqa: B023
-            store.request_cancel(event["cancel"])
-        asked = time.monotonic()
-        check(case["expect"], transport.open(completion_queue_name(store.url)), asked)
-    finally:
-        worker.stop()
-        thread.join(20)
-        transport.close()
-        store.close()
-
-
-def check(expected: dict[str, Any], completions: Queue, asked: float) -> None:
-    found: dict[str, list[Completion]] = {}
-    deadline = asked + max(outcome.get("within_s", 20) for outcome in expected.values())
-    while set(found) != set(expected):
-        assert time.monotonic() < deadline, f"only {sorted(found)} were reported"
-        for delivery in completions.receive(10, 0.05, 30):
-            completion = Completion.from_text(delivery.text)
-            found.setdefault(f"{completion.workflow_id}/{completion.task}", []).append(completion)
-    for name, outcome in expected.items():
-        assert len(found[name]) == outcome.get("completions", 1)
-        assert found[name][0].success is outcome["success"]
-        if "kind" in outcome:
-            assert str(found[name][0].kind) == outcome["kind"]

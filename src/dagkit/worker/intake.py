@@ -14,7 +14,7 @@ __all__ = ["Intake"]
 
 log = logging.getLogger(__name__)
 
-_RECEIVE_WAIT_S = 0.5
+_RECEIVE_WAIT_S = 0.25
 _RECEIVE_MAX = 32
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
