@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from dagkit.config import Settings, load_settings
+from dagkit.coordinator.ownership import make_owner
 from dagkit.doctor import Check, Thresholds, examine, report
 from dagkit.executors.queued import completion_queue_name
 from dagkit.launch import submit
 from dagkit.model.spec import WorkflowSpec
-from dagkit.ownership import make_owner
 from dagkit.queues.base import OutMessage
 
 HERE = "host-that-is-not-this-one"

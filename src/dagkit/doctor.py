@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dagkit.config import Settings
+from dagkit.coordinator.ownership import is_owner_dead, owner_words
 from dagkit.errors import DagkitError
 from dagkit.executors.queued import completion_queue_name
 from dagkit.model.records import RunRow
 from dagkit.model.states import RunStatus, TaskState
-from dagkit.ownership import is_owner_dead, owner_words
 from dagkit.queues.base import Transport
 from dagkit.run import Run
 from dagkit.stores.base import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dagkit.coordinator.ownership import owner_words
 from dagkit.model.states import TERMINAL, TaskState
-from dagkit.ownership import owner_words
 
 if TYPE_CHECKING:
     from dagkit.rows import TaskRow

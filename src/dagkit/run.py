@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagkit import embedded, tables
 from dagkit.config import Settings
+from dagkit.coordinator.ownership import is_owner_dead, is_this_process
 from dagkit.engine.state import RetryCounts, WorkflowState
 from dagkit.errors import (
     BackendError,
@@ -29,7 +30,6 @@ from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
-from dagkit.ownership import is_owner_dead, is_this_process
 from dagkit.progress import format_counts, progress_for
 from dagkit.rows import TaskRow, task_row
 from dagkit.runtime import values

@@ -73,7 +73,7 @@ def _serve(session: Session, target_name: str) -> None:
 
 
 def _say_standby(session: Session) -> None:
-    from dagkit.ownership import is_owner_dead, owner_words
+    from dagkit.coordinator.ownership import is_owner_dead, owner_words
 
     lease = session.store.lease("coordinator")
     if lease is not None and not is_owner_dead(lease.owner):
@@ -81,7 +81,7 @@ def _say_standby(session: Session) -> None:
 
 
 def _break_lease(session: Session, yes: bool) -> None:
-    from dagkit.ownership import owner_words
+    from dagkit.coordinator.ownership import owner_words
 
     lease = session.store.lease("coordinator")
     if lease is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dagkit.config_files import check_keys
+from dagkit.config.files import check_keys
 from dagkit.errors import ConfigError
 from dagkit.settings import CoordinatorSettings, GeneralSettings, Option, WorkerSettings, options_of
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dagkit.coordinator import Coordinator, Pace
+from dagkit.coordinator.ownership import make_owner
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, LeaseLost, RunBusy, StateConflict
 from dagkit.model.records import StateChanges
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
-from dagkit.ownership import make_owner
 from dagkit.testing import FakeExecutor, MemoryStore
 
 QUICK = Pace(idle_sleep_s=0.01, cancel_poll_interval_s=0.01, discovery_interval_s=0.01, close_grace_s=0.2)

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from dagkit.coordinator.fleet import Fleet
 from dagkit.engine.identity import identities, is_cached
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
-from dagkit.fleet import Fleet
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
 from dagkit.model.records import StateChanges
 from dagkit.model.spec import WorkflowSpec

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dagkit.config_files import ConfigFile, find_files, project_root, read_file, split_location
+from dagkit.config.files import ConfigFile, find_files, project_root, read_file, split_location
+from dagkit.config.targets import Target, read_targets
 from dagkit.errors import ConfigError
 from dagkit.settings import CoordinatorSettings, GeneralSettings, WorkerSettings, options_of
-from dagkit.targets import Target, read_targets
 
 if TYPE_CHECKING:
     from dagkit.queues.base import Transport

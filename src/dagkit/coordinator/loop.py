@@ -18,15 +18,15 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from dagkit.drive import Drive, Prepare
+from dagkit.coordinator.drive import Drive, Prepare
+from dagkit.coordinator.fleet import Fleet
+from dagkit.coordinator.ownership import Leases, make_owner
+from dagkit.coordinator.saver import Saver
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
 from dagkit.executors.base import Executor
-from dagkit.fleet import Fleet
 from dagkit.model.messages import Completion, Started
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
-from dagkit.ownership import Leases, make_owner
-from dagkit.saver import Saver
 from dagkit.stores.base import Lease, Store
 
 __all__ = ["Coordinator", "Counters", "Pace"]

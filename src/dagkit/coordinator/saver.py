@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from dagkit.drive import Drive
+from dagkit.coordinator.drive import Drive
 from dagkit.errors import BackendError, StateConflict
 from dagkit.model.records import StateChanges
 from dagkit.stores.base import Store
