@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import IO, Any, Protocol
@@ -12,7 +13,7 @@ from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.states import SEGMENT_ORDER, TaskState
 
-__all__ = ["GLYPHS", "Progress", "bar_progress", "format_counts", "format_duration", "progress_for"]
+__all__ = ["GLYPHS", "Progress", "format_counts", "format_duration", "progress_for"]
 
 LINE_INTERVAL_S = 10.0
 
@@ -42,7 +43,7 @@ def progress_for(wanted: bool | None, stream: IO[str] | None = None) -> Progress
     if wanted is False:
         return NoProgress()
     if stream.isatty():
-        return bar_progress(stream)
+        return BarProgress(stream)
     return LineProgress(stream)
 
 
@@ -76,8 +77,9 @@ class NoProgress:
 class LineProgress:
     """A line when something notable happened: a first failure, the end; else at most one every ten seconds."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream, self._next, self._failed, self._said = stream, time.monotonic() + LINE_INTERVAL_S, False, ""
+    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._clock, self._next, self._failed = stream, clock, clock() + LINE_INTERVAL_S, False
+        self._said = ""
 
     def __enter__(self) -> LineProgress:
         return self
@@ -86,7 +88,7 @@ class LineProgress:
         return None
 
     def update(self, row: RunRow) -> None:
-        failed, now = row.counts.failed > 0, time.monotonic()
+        failed, now = row.counts.failed > 0, self._clock()
         if (failed and not self._failed) or now >= self._next or _is_over(row):
             self._failed, self._next = failed, now + LINE_INTERVAL_S
             self._say(row)
@@ -141,10 +143,6 @@ class BarProgress(AbstractContextManager["BarProgress"]):
             completed=row.counts.ended,
             counts=format_counts(row.counts),
         )
-
-
-def bar_progress(stream: IO[str]) -> Progress:
-    return BarProgress(stream)
 
 
 def _is_over(row: RunRow) -> bool:
