@@ -149,6 +149,15 @@ def test_commands_are_completed() -> None:
     assert {item.value for item in completed} == {"submit", "summary"}
 
 
+def test_runs_are_completed_with_what_they_are(project) -> None:
+    from click.shell_completion import ShellComplete
+
+    one = project.submit()
+    completed = ShellComplete(cli, {}, "dagkit", "_DAGKIT_COMPLETE").get_completions(["status"], one[:3])
+
+    assert [(item.value, item.help) for item in completed] == [(one, "diamond: pending")]
+
+
 def test_versions_are_worth_pasting(project) -> None:
     versions = project.json("version")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dagkit.cli.params import DURATION, RUN_STATUS
+from dagkit.cli.params import DURATION, RUN, RUN_STATUS
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.wording import count, plain
 from dagkit.model.states import RunStatus
@@ -24,7 +24,7 @@ _wait_option = click.option(
 
 
 @command("cancel")
-@click.argument("run", metavar="RUN")
+@click.argument("run", type=RUN, metavar="RUN")
 @json_option
 def cancel(session: Session, run: str, as_json: bool) -> None:
     """Stop a run: nothing more is started, running tasks are stopped."""
@@ -44,7 +44,7 @@ def cancel(session: Session, run: str, as_json: bool) -> None:
 
 
 @command("retry")
-@click.argument("run", metavar="RUN")
+@click.argument("run", type=RUN, metavar="RUN")
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
 @_wait_option
 @json_option
@@ -67,7 +67,7 @@ def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json:
 
 
 @command("rerun")
-@click.argument("run", metavar="RUN")
+@click.argument("run", type=RUN, metavar="RUN")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
 @_wait_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -118,7 +118,7 @@ def _go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
 
 
 @command("purge")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, type=RUN, metavar="[RUN]...")
 @click.option("--all", "everything", is_flag=True, help="Also runs that are not over.")
 @click.option("--status", "wanted", type=RUN_STATUS, help="Only runs with this status.")
 @click.option("--older-than", type=DURATION, metavar="AGE", help="Only runs that have not changed for so long (30d).")

@@ -11,7 +11,7 @@ import click
 
 from dagkit.cli import render
 from dagkit.cli.documents import dependencies, driver_words, run_document, status_document, store_summary, task_document
-from dagkit.cli.params import DURATION, RUN_STATUS, TASK_STATE
+from dagkit.cli.params import DURATION, RUN, RUN_STATUS, TASK_STATE
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.view import RunView, layers_of, view_of
 from dagkit.cli.wording import ago, count, plain
@@ -40,7 +40,7 @@ def view_of_run(run: Run, picture: Picture | None = None, *, by_layer: bool = Fa
 
 
 @command("status")
-@click.argument("run", metavar="RUN")
+@click.argument("run", type=RUN, metavar="RUN")
 @click.option("-v", "--verbose", is_flag=True, help="Whole error texts in the table of tasks.")
 @click.option("--by-layer", is_flag=True, help="Groups by depth in the graph instead of by template.")
 @click.option("--tasks/--no-tasks", "with_tasks", default=False, help="Also the table of tasks.")
@@ -85,7 +85,7 @@ def list_(session: Session, wanted: str | None, recent: int | None, as_json: boo
 
 
 @command("tasks")
-@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.argument("runs", nargs=-1, type=RUN, metavar="[RUN]...")
 @click.option("--workflow", "more_runs", multiple=True, metavar="RUN", help="The same as the argument.")
 @click.option("--status", "wanted", type=TASK_STATE, help="Only tasks in this state.")
 @click.option("--queue", metavar="QUEUE", help="Only tasks of this queue.")
@@ -157,7 +157,7 @@ def _task_table(run: Run, rows: Sequence[TaskRow], verbose: bool) -> str:
 
 
 @command("logs")
-@click.argument("run", metavar="RUN")
+@click.argument("run", type=RUN, metavar="RUN")
 @click.argument("task", required=False, metavar="[TASK]")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the task has ended.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Of an earlier attempt. Default: the last.")

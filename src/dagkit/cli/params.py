@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from dagkit.model.states import RunStatus, TaskState
 from dagkit.settings import Option, parse_duration
 
-__all__ = ["DURATION", "RUN_STATUS", "TASK_STATE", "setting_options"]
+__all__ = ["DURATION", "RUN", "RUN_STATUS", "TASK_STATE", "setting_options"]
+
+_COMPLETED_RUNS = 200
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]
@@ -25,7 +29,32 @@ class Duration(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
+class RunWords(click.ParamType):  # type: ignore[type-arg]
+    """A run, as people type it; completed by the ids in the store."""
+
+    name = "run"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(value)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from dagkit.cli.session import Session
+        from dagkit.errors import DagkitError
+
+        try:
+            with closing(ctx.ensure_object(Session).settings.open_store()) as store:
+                rows = store.rows(limit=_COMPLETED_RUNS)
+        except DagkitError:  # a prompt is no place for errors
+            return []
+        return [
+            CompletionItem(row.workflow_id, help=f"{row.name}: {row.status}")
+            for row in rows
+            if row.workflow_id.startswith(incomplete)
+        ]
+
+
 DURATION = Duration()
+RUN = RunWords()
 TASK_STATE = click.Choice([state.value for state in TaskState], case_sensitive=False)
 RUN_STATUS = click.Choice([status.value for status in RunStatus], case_sensitive=False)
 
