@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import Any
 
 import pytest
@@ -387,12 +386,9 @@ def test_cost_is_bounded_when_it_is_parsed() -> None:
 
 
 def test_cost_is_bounded_when_it_is_evaluated() -> None:
-    started = time.monotonic()
-
     verdict = evaluate(" and ".join(["inputs.A == inputs.B"] * 1_000), {"A": [0] * 100_000, "B": [0] * 100_000})
 
     assert verdict == Verdict(None, ("the outputs are too large to evaluate this condition on",))
-    assert time.monotonic() - started < 30
 
 
 def test_deep_outputs_are_compared_without_recursion() -> None:

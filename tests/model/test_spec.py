@@ -164,6 +164,7 @@ def test_what_looks_odd_and_is_legal_is_taken(fields: dict[str, Any]) -> None:
             "concurrency.train: found 0; allowed: a mapping from a template to a whole number from 1",
         ),
         ({"result": {"$ref": "c"}}, 'result: "c" is not a task.'),
+        ({"result": {"$ref": ["a"]}}, "result: a list is not a task."),
         ({"result": [1, {"x": float("inf")}]}, "result[1].x: inf is not a JSON number"),
         ({"$schema": 3}, "$schema: found 3; allowed: text"),
         ({3: 1}, "3: unknown field."),
@@ -383,3 +384,21 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 
     with pytest.raises(DefinitionError, match="cannot be read"):
         WorkflowSpec.from_file(tmp_path / "flow.yaml")
+
+
+def test_values_nested_too_deep_are_refused_with_a_short_place() -> None:
+    value: Any = 1
+    for _ in range(101):
+        value = [value]
+
+    (problem,) = problems(with_task(kwargs={"x": value}))
+
+    assert "is nested more than 100 deep" in problem
+    assert len(problem) < 120
+
+
+def test_a_value_that_contains_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop += [loop, loop]
+
+    assert "deep" in problems(with_task(kwargs={"x": loop}))[0]

@@ -88,7 +88,7 @@ class Builder:
         self._count(1, event)
         tag = event.tag
         if tag is None or tag == "!":
-            tag = self._resolve(event.value) if event.implicit[0] else _TEXT
+            tag = self._resolve(event.value) if event.implicit[0] and tag is None else _TEXT
         frame = self._frames[-1] if self._frames else None
         if frame is not None and frame.key is _NO_KEY and type(frame.data) is dict:
             self._begin_pair(frame, tag, event.value)
@@ -251,6 +251,8 @@ def _base_60(text: str, number: Callable[[str], float]) -> float:
 
 
 def _date(text: str) -> datetime.date:
+    if not SafeConstructor.timestamp_regexp.match(text):
+        raise ValueError(text)
     date: datetime.date = SafeConstructor().construct_yaml_timestamp(yaml.ScalarNode(f"{_TAG}timestamp", text))
     return date
 

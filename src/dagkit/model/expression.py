@@ -22,7 +22,7 @@ UNKNOWN: Final = 4
 _UNDECIDED: Final = TRUE | FALSE
 _SINGLE: Final = frozenset({TRUE, FALSE, UNKNOWN})
 
-MAX_STEPS: Final = 5_000_000
+MAX_STEPS: Final = 2_000_000
 
 
 class TooCostly(Exception):
@@ -292,7 +292,7 @@ def _why(symbol: str, left: tuple[Expression, Any], right: tuple[Expression, Any
         return absent
     found = f"{shown(left[1])} {symbol} {shown(right[1])}"
     named = [node for node, _ in operands if not isinstance(node, (Literal, Display))]
-    return [f"{node}: {found}" for node in named[:1]]
+    return [f"{named[0]}: {found}" if named else found]
 
 
 _ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 import unicodedata
@@ -148,4 +147,6 @@ def closest(word: str, candidates: Collection[str], limit: int = 1) -> list[str]
     near = [name for name in candidates if abs(len(name) - len(word)) <= 4 and name != word]
     if len(near) > 2_000:
         near = [name for name in near if name[:1] == word[:1] and name[-1:] == word[-1:]][:2_000]
+    import difflib  # slow to import, and needed only for what is misspelt
+
     return difflib.get_close_matches(word[:200], near, n=limit, cutoff=0.7)

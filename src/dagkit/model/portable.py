@@ -13,7 +13,7 @@ from dagkit.model.problems import Finding, shown, suggestion
 if TYPE_CHECKING:
     from dagkit.model.spec import TaskSpec, WorkflowSpec
 
-__all__ = ["concurrency_hints", "problems", "schema_hint"]
+__all__ = ["concurrency_hints", "problems", "schema_findings"]
 
 
 def problems(spec: WorkflowSpec) -> list[Problem]:
@@ -27,7 +27,6 @@ def problems(spec: WorkflowSpec) -> list[Problem]:
         found.append(
             Problem("result_policy: must be said outright, because readers differ in the default", "result_policy")
         )
-    found += [hint for hint in spec.hints if hint.field == "$schema"]
     for position, task in enumerate(spec.tasks):
         found += [Problem(text, field, task.name, position) for field, text in _task_problems(task)]
     return found
@@ -50,7 +49,7 @@ def _task_problems(task: TaskSpec) -> list[tuple[str, str]]:
     return found
 
 
-def schema_hint(data: Mapping[Any, Any]) -> list[Finding]:
+def schema_findings(data: Mapping[Any, Any]) -> list[Finding]:
     """`$schema` is dropped when a definition is read; this remembers that it was there."""
     return [Finding(("$schema",), "$schema: is refused elsewhere; use a comment")] if "$schema" in data else []
 

@@ -23,6 +23,7 @@ Path = tuple[str | int, ...]
 LineOf = Callable[[Path], int | None]
 
 MAX_DEPTH: Final = 100
+_SHOWN_PARTS: Final = 16
 
 _SECONDS: Final = "a whole number of seconds from 1, or null"
 _COUNT: Final = "a whole number from 1"
@@ -117,7 +118,10 @@ def _offender(value: Any, loc: Path) -> tuple[Any, Path]:
 
 
 def _place(path: Path) -> str:
-    return str(path[0]) + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path[1:])
+    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in path]
+    if len(parts) > _SHOWN_PARTS:
+        parts[_SHOWN_PARTS // 2 : -_SHOWN_PARTS // 2] = ["..."]
+    return "".join(parts).removeprefix(".")
 
 
 def _hint(field: str, value: object) -> str:

@@ -31,3 +31,9 @@ def of(model: type[WorkflowSpec]) -> dict[str, Any]:
 def text_of(model: type[WorkflowSpec]) -> str:
     """The content of `schema.json`."""
     return json.dumps(of(model), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    from dagkit.model.spec import WorkflowSpec as Model
+
+    SCHEMA_FILE.write_text(text_of(Model), encoding="utf-8")

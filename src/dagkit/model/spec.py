@@ -125,10 +125,8 @@ class WorkflowSpec(BaseModel):
             )
         spec = cls.__new__(cls)
         _fill_workflow(spec, read, source)
-        spec.__dict__["_hints"] = [
-            *problems_of(read.hints, [task.name for task in spec.tasks], read.line_of),
-            *problems_of(portable.schema_hint(read.data), (), read.line_of),
-        ]
+        spec.__dict__["_hints"] = problems_of(read.hints, [task.name for task in spec.tasks], read.line_of)
+        spec.__dict__["_not_portable"] = problems_of(portable.schema_findings(read.data), (), read.line_of)
         return spec
 
     @classmethod
@@ -179,7 +177,7 @@ class WorkflowSpec(BaseModel):
 
     def portable_problems(self) -> list[Problem]:
         """What ai4s-jobq would not read, or read otherwise (facts: jobq 1.3)."""
-        return portable.problems(self)
+        return [*self.__dict__.get("_not_portable", ()), *portable.problems(self)]
 
     @property
     def hints(self) -> list[Problem]:
@@ -207,7 +205,7 @@ class WorkflowSpec(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> WorkflowSpec:
         """As pydantic's; `update` is not checked. What was derived from the tasks is derived anew."""
         copy = super().model_copy(update=update, deep=deep)
-        for derived in ("index", "graph", "_hints"):
+        for derived in ("index", "graph", "_hints", "_not_portable"):
             copy.__dict__.pop(derived, None)
         return copy
 

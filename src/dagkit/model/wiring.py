@@ -66,7 +66,8 @@ def _condition_findings(task: TaskSpec) -> list[Finding]:
     try:
         Condition.parse(text, task.depends_on)
     except ConditionError as error:
-        return [Finding(("condition",), f"condition: {error}")]
+        on_one_line = ConditionError(" ".join(text.split()), error.detail)
+        return [Finding(("condition",), f"condition: {on_one_line}")]
     return []
 
 
@@ -152,7 +153,7 @@ def result_findings(result: Any, index: Mapping[str, int]) -> list[Finding]:
         return [found]
     findings: list[Finding] = []
     for path, name in refs_in(result):
-        if name not in index:
+        if not isinstance(name, str) or name not in index:
             message = f"result: {shown(name)} is not a task.{_suggest(str(name), index, findings)}"
             findings.append(Finding(("result", *path), message))
     return findings
