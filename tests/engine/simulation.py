@@ -26,11 +26,15 @@ CONDITIONS = ["{0}", "{0}.x > 0", "{0}.x > 0 or {1}", "{0} and {1}.x > 0", 'any(
 Op = tuple[Any, ...]
 
 
+MIXED, WIDE, WAITING = "mixed", "wide", "waiting"
+
+
 @st.composite
 def specs(draw: st.DrawFn) -> WorkflowSpec:
-    """Any small workflow, in any order of definition, sometimes with wide fan-ins cut into batches."""
-    n = draw(st.integers(1, 7))
-    tasks = [_task(draw, number) for number in range(n)]
+    """Any small workflow, in any order of definition; many have wide fan-ins in batches, or conditions that wait."""
+    flavour = draw(st.sampled_from([MIXED, WIDE, WAITING]))
+    n = draw(st.integers(1 if flavour == MIXED else 3, 7))
+    tasks = [_task(draw, number, flavour) for number in range(n)]
     data = {
         "name": "w",
         "tasks": draw(st.permutations(tasks)),
@@ -40,15 +44,17 @@ def specs(draw: st.DrawFn) -> WorkflowSpec:
         "concurrency": draw(st.sampled_from([{}, {"T": 1}, {"T": 2, "t1": 1}])),
     }
     spec = WorkflowSpec.from_dict(data)
-    if draw(st.booleans()):
+    if flavour == WIDE:
         with suppress(DefinitionError):  # the order of some depends_on contradicts the graph
             spec = fan_in.split(spec, 2)
     return spec
 
 
-def _task(draw: st.DrawFn, number: int) -> dict[str, Any]:
+def _task(draw: st.DrawFn, number: int, flavour: str) -> dict[str, Any]:
     earlier = [f"t{other}" for other in range(number)]
     parents = draw(st.lists(st.sampled_from(earlier), unique=True, max_size=4)) if earlier else []
+    if flavour != MIXED and number >= 2 and draw(st.booleans()):
+        parents = draw(st.permutations(earlier))[:5]
     task: dict[str, Any] = {
         "name": f"t{number}",
         "depends_on": parents,
@@ -64,8 +70,8 @@ def _task(draw: st.DrawFn, number: int) -> dict[str, Any]:
         task["resources"] = {"memory": "1G"}
     if parents:
         policies: list[str | int] = ["all", "any", "all_settled", draw(st.integers(1, len(parents)))]
-        task["dep_policy"] = draw(st.sampled_from(policies))
-        if draw(st.booleans()):
+        task["dep_policy"] = draw(st.sampled_from(policies if flavour != WAITING else ["any", 1, "all_settled"]))
+        if draw(st.booleans()) and not (flavour == WIDE and len(parents) > 2):
             names = [f'inputs["{draw(st.sampled_from(parents))}"]' for _ in range(2)]
             task["condition"] = draw(st.sampled_from(CONDITIONS)).format(*names)
     return {key: value for key, value in task.items() if value is not None}

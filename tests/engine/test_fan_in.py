@@ -164,3 +164,16 @@ def test_a_merge_node_that_another_writer_left_pending_is_resolved_when_the_run_
     loaded = WorkflowState.load(spec, {**state.document(), "tasks": ended})
 
     assert [item.name for item in loaded.dispatch(2.0)] == ["c"]
+
+
+def test_a_barrier_that_has_opened_stays_open_after_a_restart() -> None:
+    tasks: list[dict[str, Any]] = [{"name": "a"}, {"name": "b"}, {"name": "slow"}]
+    tasks += [{"name": "c", "depends_on": ["slow"]}, {"name": "x", "depends_on": ["a", "b", "c"]}]
+    run = Rehearsal(split(WorkflowSpec.from_dict({"name": "w", "tasks": tasks}), 2))
+    run.step()
+    run.play({"do": "complete", "with": [{"ok": "a"}, {"ok": "b"}]})
+
+    run.play({"do": "restart"})
+    run.play({"do": "complete", "with": [{"ok": "slow"}]})
+
+    assert run.dispatched == ["c"]

@@ -124,6 +124,7 @@ def test_a_delayed_attempt_waits_and_says_until_when() -> None:
     ok(state, "b", now=T0 + 4)
     assert state.next_due() == T0 + 5
     assert go(state, T0 + 5) == ["a"]
+    assert "not_before" not in state.entry(0)
     fail(state, "a", now=T0 + 6)
     assert state.next_due() == T0 + 66
 
@@ -628,4 +629,21 @@ def test_a_condition_that_could_not_be_read_is_not_decided_once_its_policy_no_lo
     assert go(state) == ["z"]
     assert states(state)["b"] == "pending"
     ok(state, "z")
+    assert go(state) == ["b"]
+
+
+def test_a_condition_that_waited_before_a_rerun_is_evaluated_afresh_after_it() -> None:
+    tasks = [task("a"), task("y"), task("z"), task("b", "a", "y", "z", dep_policy=2, condition="inputs.z or inputs.y")]
+    state = run_of(*tasks)
+    go(state)
+    ok(state, "a")
+    ok(state, "y", "false")
+    go(state)
+    assert states(state)["b"] == "pending"  # waits for z alone
+    state.rerun(["y"], T0)
+    fail(state, "z")
+    assert go(state) == ["y"]
+
+    ok(state, "y", "true")
+
     assert go(state) == ["b"]
