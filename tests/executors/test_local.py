@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,7 @@ def in_memory() -> Iterator[LocalExecutor]:
 
 
 def value_of(executor: LocalExecutor, ref: str | None) -> Any:
-    return load_output(ref, executor._store.get_output)
+    return load_output(ref, executor.store.get_output)
 
 
 # --- results
@@ -106,7 +107,7 @@ def test_a_missing_upstream_output_fails_the_task_that_needs_it(in_memory: Local
 
 
 def test_a_task_that_changes_its_argument_changes_nothing_for_the_next(one_slot: LocalExecutor) -> None:
-    ref = one_slot._store.put_output("wf1", "items.json", json.dumps(["x" * 40_000]).encode())
+    ref = one_slot.store.put_output("wf1", "items.json", json.dumps(["x" * 40_000]).encode())
     tasks = [message(f"t{i}", call("change", {"$ref": "items"}), upstream={"items": ref}) for i in range(3)]
 
     done = run_all(one_slot, tasks)
@@ -340,10 +341,12 @@ def test_usage_of_a_longer_task_is_measured(executor: LocalExecutor) -> None:
 
 
 def test_usage_of_a_command_is_measured(executor: LocalExecutor) -> None:
-    usage = run_one(executor, {"cmd": "exit 4"}).usage or {}
+    large = "import time; x = b'x' * 200_000_000"
+    usage = run_one(executor, {"cmd": f'{sys.executable} -c "{large}"; exit 4'}).usage or {}
 
     assert usage["exit_code"] == 4
-    assert usage["peak_rss_bytes"] > 100_000
+    assert usage["peak_rss_bytes"] > 200_000_000
+    assert usage["cpu_s"] > 0
 
 
 @pytest.mark.parametrize("python", ["/no/such/python", "/bin/false"])
@@ -373,8 +376,8 @@ def test_close_leaves_no_descriptor_no_file_and_no_thread(tmp_path: Path) -> Non
     files, threads = open_files(), threading.active_count()
     local = LocalExecutor(store, slots=2)
     run_all(local, [message(f"t{i}", call("echo", i)) for i in range(50)])
-    pids = [slot.process.pid for slot in local._workers]
-    scratch = local._scratch
+    pids = [slot.process.pid for slot in local._crew.members]
+    scratch = local._crew._scratch
 
     local.close()
 

@@ -65,12 +65,12 @@ def test_run_case(case: dict[str, Any], one_slot: LocalExecutor, down: LocalExec
     if "attempt" in expect:
         assert completion.attempt == expect["attempt"]
     if "output" in expect:
-        found = load_output(completion.output_ref, local._store.get_output)
+        found = load_output(completion.output_ref, local.store.get_output)
         assert found == expect["output"]
     if "stored" in expect:
         assert (completion.output_ref or "").startswith("blob:") is expect["stored"]
     for place, content in expect.get("files", {}).items():
-        found = load_output(completion.output_ref, local._store.get_output)
+        found = load_output(completion.output_ref, local.store.get_output)
         for step in str(place).split("."):
             found = found[int(step) if isinstance(found, list) else step]
         assert found.read_bytes().decode() == content
@@ -90,7 +90,7 @@ def test_size_case(case: dict[str, Any], one_slot: LocalExecutor) -> None:
 
 
 def _file(local: LocalExecutor, text: str) -> Path:
-    path = Path(local._store.url.removeprefix("sqlite:"), "text.json")
+    path = Path(local.store.url.removeprefix("sqlite:"), "text.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path

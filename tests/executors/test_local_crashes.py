@@ -74,7 +74,7 @@ def test_the_log_of_a_crash_has_the_stack(store: Store, executor: LocalExecutor,
 
 def test_an_idle_worker_that_is_killed_is_replaced(one_slot: LocalExecutor) -> None:
     run_one(one_slot, call("echo", 1))
-    pid = one_slot._workers[0].process.pid
+    pid = one_slot._crew.members[0].process.pid
 
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not is_alive(pid))
@@ -87,7 +87,7 @@ def test_a_command_below_a_worker_that_dies_is_killed(one_slot: LocalExecutor, t
     poll_until(one_slot, (tmp_path / "pid").exists)
     wait_until(lambda: (tmp_path / "pid").read_text())
 
-    one_slot._workers[0].signal(signal.SIGKILL)
+    one_slot._crew.members[0].signal(signal.SIGKILL)
     ended, _ = collect(one_slot, lambda ended, _: bool(ended))
 
     assert "SIGKILL" in (ended[0].error or "")

@@ -70,7 +70,7 @@ def test_a_command_is_stopped_with_its_group_and_its_worker_goes_on(
     one = message("hang", {"cmd": f"echo $$ > {tmp_path}/pid; {command}"})
     one_slot.submit([one])
     poll_until(one_slot, lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
-    worker = one_slot._workers[0].process.pid
+    worker = one_slot._crew.members[0].process.pid
 
     one_slot.cancel([one.key], FailureKind.CANCELLED)
     ended, _ = collect(one_slot, lambda ended, _: bool(ended))
@@ -78,7 +78,7 @@ def test_a_command_is_stopped_with_its_group_and_its_worker_goes_on(
     assert outcomes(ended) == {"hang": FailureKind.CANCELLED}
     wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
     assert run_one(one_slot, {"cmd": "true"}).success
-    assert one_slot._workers[0].process.pid == worker
+    assert one_slot._crew.members[0].process.pid == worker
 
 
 def test_other_tasks_do_not_notice(executor: LocalExecutor, tmp_path: Path) -> None:

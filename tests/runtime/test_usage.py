@@ -46,5 +46,8 @@ def test_the_peak_belongs_to_the_attempt_in_which_it_rose() -> None:
 def test_a_long_attempt_below_an_earlier_peak_is_known_by_samples() -> None:
     meter = Meter()
     meter.sample()
-
     assert meter.end(2.0)["peak_rss_bytes"] > 1 << 20
+
+    meter.sample(5)
+    meter.sample(7)
+    assert meter.end(2.0)["peak_rss_bytes"] == 7

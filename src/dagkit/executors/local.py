@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
-import shutil
 import socket
-import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -20,9 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from dagkit.errors import BackendError, ConfigError
+from dagkit.executors.crew import Crew
 from dagkit.executors.ending import OomWatch, describe_exit
-from dagkit.executors.pacing import BATCH_S, Pace, Paces
-from dagkit.executors.slot import Job, Slot
+from dagkit.executors.keeping import Keeper
+from dagkit.executors.pacing import Pace, Paces
+from dagkit.executors.reports import completion, failure, mark_failed, stop_text
+from dagkit.executors.slot import Job, Slot, take_batch
 from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
 from dagkit.model.states import FailureKind
 from dagkit.stores.base import Store
@@ -31,10 +30,8 @@ __all__ = ["LocalExecutor"]
 
 _LONG_S: Final = 0.05
 _LINGER_S: Final = 0.001
-_EXIT_S: Final = 2.0
 _START_FAILURES: Final = 3
-
-Report = Completion | Started
+_FAR_S: Final = 60.0
 
 
 class LocalExecutor:
@@ -65,26 +62,18 @@ class LocalExecutor:
         if slots is not None and slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
         self.slots = slots or _processors()
-        self._store, self._log_dir, self._kill_timeout_s = store, log_dir, kill_timeout_s
-        self._python = python or sys.executable
-        if not self._python:
-            raise ConfigError("this process does not know its Python interpreter; name one: LocalExecutor(python=...)")
-        self._cwd = str(Path.cwd())
+        self._kill_timeout_s = kill_timeout_s
+        self.store = store
+        self._keeper = Keeper(store)
+        self._crew = Crew(store, log_dir, python, kill_timeout_s)
         self._host = socket.gethostname()
-        self._scratch: Path | None = None
-        self._workers: list[Slot] = []
         self._waiting: deque[Job] = deque()
         self._jobs: dict[tuple[str, str, int, int], Job] = {}
-        self._reports: list[Report] = []
+        self._reports: list[Completion | Started] = []
         self._paces = Paces()
         self._oom = OomWatch()
-        self._serial = self._made = self._start_failures = 0
+        self._serial = self._start_failures = 0
         self._is_closed = False
-        self._selector = selectors.DefaultSelector()
-        self._bell, self._bell_rope = os.pipe()
-        for fd in (self._bell, self._bell_rope):
-            os.set_blocking(fd, False)
-        self._selector.register(self._bell, selectors.EVENT_READ)
 
     # --- the port
 
@@ -143,7 +132,7 @@ class LocalExecutor:
     def recover(self, running: Sequence[TaskMessage]) -> list[Completion]:
         """Worker processes do not outlive their executor: whatever this one does not know is lost."""
         return [
-            _failure(message, "the process that ran this task is gone", FailureKind.LOST)
+            failure(message, "the process that ran this task is gone", FailureKind.LOST)
             for message in running
             if message.key not in self._jobs
         ]
@@ -156,8 +145,7 @@ class LocalExecutor:
 
     def interrupt(self) -> None:
         """Make a waiting `poll` return. Thread-safe."""
-        with contextlib.suppress(BlockingIOError, OSError):  # full: it is rung already; closed: nobody waits
-            os.write(self._bell_rope, b"!")
+        self._crew.ring()
 
     def close(self, grace_s: float = 5.0) -> None:
         """Let what runs end within the grace, then kill it; no process, descriptor or file is left behind."""
@@ -166,19 +154,13 @@ class LocalExecutor:
         self._is_closed = True
         self._waiting.clear()
         deadline = time.monotonic() + grace_s
-        for slot in self._workers:
+        for slot in self._crew.members:
             slot.drop(None)
-            slot.send(("leave",))
-        while self._workers and (wait_s := deadline - time.monotonic()) > 0:
+            self._crew.send(slot, ("leave",))
+        while self._crew.members and (wait_s := deadline - time.monotonic()) > 0:
             self._tend()
             self._listen(min(wait_s, 0.1))
-        for slot in list(self._workers):
-            self._remove(slot)
-        self._selector.close()
-        os.close(self._bell)
-        os.close(self._bell_rope)
-        if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+        self._crew.close()
 
     def __enter__(self) -> LocalExecutor:
         return self
@@ -194,66 +176,28 @@ class LocalExecutor:
             slot = self._choose(waiting[0])
             if slot is None:
                 return
-            slot.give(self._take_batch())
-            self._watch_outbox(slot)
+            slot.give(take_batch(waiting, self.slots))
+            self._crew.watch(slot)
 
     def _choose(self, job: Job) -> Slot | None:
         """An idle worker, else a new one, else one that can take more; None if the job has to wait."""
         best: Slot | None = None
-        for slot in self._workers:
+        for slot in self._crew.members:
             if not slot.accepts(job.pace):
                 continue
             if not slot.jobs:
                 return slot
             if best is None or slot.load_s < best.load_s:
                 best = slot
-        if len(self._workers) < self.slots and not self._is_closed:
-            return self._start(job.message)
+        if len(self._crew.members) < self.slots and not self._is_closed:
+            return self._crew.start(job.message)
         return best
 
-    def _take_batch(self) -> list[Job]:
-        waiting = self._waiting
-        batch = [waiting.popleft()]
-        pace = batch[0].pace
-        fair = -(-(len(waiting) + 1) // self.slots)
-        total_s, most = pace.expected_s, min(fair, pace.batch)
-        while waiting and len(batch) < most:
-            job = waiting[0]
-            if job.pace is not pace:
-                pace = job.pace
-                if not pace.is_short:
-                    break
-                most = min(most, pace.batch)
-            total_s += pace.expected_s
-            if total_s > BATCH_S:
-                break
-            batch.append(waiting.popleft())
-        return batch
-
-    def _start(self, message: TaskMessage) -> Slot:
-        if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix=f"dagkit-{os.getpid()}-"))
-        self._made += 1
-        scratch = self._scratch / str(self._made)
-        setup = {"store": self._store.url, "kill_timeout_s": self._kill_timeout_s}
-        log = self._open_log(message, scratch)
-        slot = Slot(self._made, self._python, self._cwd, scratch, log, setup)
-        self._workers.append(slot)
-        self._selector.register(slot.in_fd, selectors.EVENT_READ, slot)
-        if slot.exit_fd is not None:
-            self._selector.register(slot.exit_fd, selectors.EVENT_READ, slot)
-        return slot
-
-    def _open_log(self, message: TaskMessage, scratch: Path) -> Path:
-        """The file a new worker writes into; on the file system of the store's logs, so that renaming is enough."""
-        folder = self._log_dir
-        if folder is None:
-            path = self._store.log_path(message.workflow_id, message.task, f"{message.generation}.{message.attempt}")
-            folder = path.parent.parent if path is not None else None
-        if folder is None:
-            return scratch / "log"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder / f".open-{os.getpid()}-{id(self):x}-{self._made}"
+    def _requeue(self, jobs: Sequence[Job]) -> None:
+        """To the front, in order: these have waited longest."""
+        for job in jobs:
+            job.slot = None
+        self._waiting.extendleft(reversed(jobs))
 
     # --- listening
 
@@ -261,40 +205,19 @@ class LocalExecutor:
         """Wait for something from workers and take it in; True if `interrupt` was called."""
         if self._linger():
             time.sleep(_LINGER_S)
-        rung = False
-        ended: list[Slot] = []
-        for key, mask in self._selector.select(wait_s):
-            slot: Slot | None = key.data
-            if slot is None:
-                rung = True
-                with contextlib.suppress(BlockingIOError):
-                    os.read(self._bell, 4096)
-            elif key.fd == slot.out_fd:
-                slot.flush()
-                self._watch_outbox(slot)
-            elif key.fd == slot.exit_fd:
-                ended.append(slot)
-            elif mask:
-                self._take_in(slot)
-        for slot in ended:
-            if slot in self._workers:
+        has_rung, events = self._crew.listen(wait_s)
+        for slot, frames in events:
+            if frames is not None:
+                self._digest(slot, frames)
+            elif slot in self._crew.members:
                 self._ended(slot)
         self._assign()
-        return rung
+        return has_rung
 
     def _linger(self) -> bool:
         """Whether so many short tasks are under way that it pays to let their reports gather."""
         recent = self._paces.recent
         return len(self._jobs) * recent.expected_s > 4 * _LINGER_S * self.slots and recent.batch >= 16
-
-    def _take_in(self, slot: Slot) -> None:
-        frames, is_over = slot.read()
-        self._digest(slot, frames)
-        if is_over:
-            self._selector.unregister(slot.in_fd)
-            slot.kill_at = min(slot.kill_at or 1e18, time.monotonic() + _EXIT_S)
-            if slot.exit_fd is None:
-                self._ended(slot)
 
     def _digest(self, slot: Slot, frames: Iterable[Any]) -> None:
         reports, jobs = self._reports, self._jobs
@@ -357,19 +280,13 @@ class LocalExecutor:
             self._requeue([job])  # the signal was meant for the task before it
             return
         message = job.message
-        self._keep_log(message, report.get("log"))
-        completion = _completion(message, report.get("ref"), error, FailureKind(kind) if kind else None, usage)
+        self._keeper.keep_log(message, report.get("log"))
+        done = completion(message, report.get("ref"), error, FailureKind(kind) if kind else None, usage)
         if job.stop is not None and (error is not None or report.get("stopped")):
-            _fail(completion, _stop_text(job), job.stop)
-        if usage.get("signal") == "SIGKILL" and completion.kind is FailureKind.USER and self._oom.has_killed():
-            _fail(completion, f"{error}; the kernel was out of memory", FailureKind.MEMORY)
-        self._finish(job, completion)
-
-    def _keep_log(self, message: TaskMessage, data: bytes | None) -> None:
-        if data:
-            attempt = f"{message.generation}.{message.attempt}"
-            with contextlib.suppress(BackendError):  # a log that cannot be kept does not spoil the result
-                self._store.append_log(message.workflow_id, message.task, attempt, 0, data)
+            mark_failed(done, stop_text(message, job.stop), job.stop)
+        if usage.get("signal") == "SIGKILL" and done.kind is FailureKind.USER and self._oom.has_killed():
+            mark_failed(done, f"{error}; the kernel was out of memory", FailureKind.MEMORY)
+        self._finish(job, done)
 
     def _told(self, slot: Slot, frame: tuple[Any, ...]) -> None:
         word = frame[0]
@@ -383,48 +300,22 @@ class LocalExecutor:
         elif word == "group":
             slot.group = frame[1]
         elif word == "ask":
-            slot.send(("answer", *self._answer(frame[1], frame[2])))
-            self._watch_outbox(slot)
-
-    def _answer(self, what: str, about: Any) -> tuple[Any, str | None]:
-        try:
-            if what == "output":
-                return self._store.get_output(about), None
-            if what == "payload":
-                return self._store.get_payload(about), None
-            if what == "put":
-                return self._store.put_output(*about), None
-            return about in self._store.cancel_requested([about]), None
-        except Exception as error:  # whatever it is, it is the asking task that has to hear it
-            return None, str(error) or type(error).__name__
-
-    def _watch_outbox(self, slot: Slot) -> None:
-        """Listen for room in a worker's pipe as long as something waits to be written."""
-        is_watched = slot.out_fd in self._selector.get_map()
-        if slot.has_unsent and not is_watched:
-            self._selector.register(slot.out_fd, selectors.EVENT_WRITE, slot)
-        elif is_watched and not slot.has_unsent:
-            self._selector.unregister(slot.out_fd)
+            self._crew.send(slot, ("answer", *self._keeper.answer(frame[1], frame[2])))
 
     # --- what is due
 
     def _tend(self) -> float:
         """Report long tasks, take back what waits behind them, kill what would not stop; when to look again."""
         now = time.monotonic()
-        due = now + 60.0
-        for slot in list(self._workers):
+        due = now + _FAR_S
+        for slot in self._crew.members:
             job = slot.running
             if job is not None:
                 due = min(due, self._look_at(slot, job, now))
-            if slot.kill_at is not None:
-                if now >= slot.kill_at:
-                    slot.signal(9)
-                    slot.kill_at = now + 1.0
-                    if slot.process.poll() is not None:
-                        self._ended(slot)
-                        continue
-                due = min(due, slot.kill_at or due)
-        return due
+        for slot in self._crew.overdue(now):
+            if slot.process.poll() is not None:
+                self._ended(slot)
+        return min([due, *(slot.kill_at for slot in self._crew.members if slot.kill_at is not None)])
 
     def _look_at(self, slot: Slot, job: Job, now: float) -> float:
         long_at = slot.since + _LONG_S
@@ -438,7 +329,7 @@ class LocalExecutor:
             return long_at
         if len(slot.jobs) > 1 and not slot.is_dropping:
             slot.drop(None)
-        return now + 60.0
+        return now + _FAR_S
 
     def _given_back(self, slot: Slot, serials: Sequence[int]) -> None:
         back = slot.given_back(serials)
@@ -448,12 +339,6 @@ class LocalExecutor:
         self._requeue([job for job in back if job.stop is None])
         if any(job.stop is not None for job in slot.jobs):
             self._stop_in(slot)
-
-    def _requeue(self, jobs: Sequence[Job]) -> None:
-        """To the front, in order: these have waited longest."""
-        for job in jobs:
-            job.slot = None
-        self._waiting.extendleft(reversed(jobs))
 
     # --- stopping
 
@@ -474,12 +359,12 @@ class LocalExecutor:
 
     def _stopped(self, job: Job) -> None:
         assert job.stop is not None
-        self._finish(job, _failure(job.message, _stop_text(job), job.stop))
+        self._finish(job, failure(job.message, stop_text(job.message, job.stop), job.stop))
 
-    def _finish(self, job: Job, completion: Completion) -> None:
+    def _finish(self, job: Job, done: Completion) -> None:
         message = job.message
         self._jobs.pop((message.workflow_id, message.task, message.generation, message.attempt), None)
-        self._reports.append(completion)
+        self._reports.append(done)
 
     # --- the end of a worker
 
@@ -489,36 +374,26 @@ class LocalExecutor:
         self._digest(slot, frames)
         jobs, log = list(slot.jobs), slot.log
         slot.jobs.clear()
-        code = self._remove(slot, keep_log=True)
+        code = self._crew.remove(slot, keep_log=True)
         if not slot.is_ready:
             self._failed_to_start(jobs, code, log)
             return
         if jobs and not slot.is_doomed:
             culprit = jobs.pop(0)
-            self._salvage_log(culprit.message, log)
-            text, kind = (_stop_text(culprit), culprit.stop) if culprit.stop else describe_exit(code, self._oom)
-            completion = _failure(culprit.message, text, kind)
-            completion.usage = self._usage_of_dead(slot, code)
-            self._finish(culprit, completion)
+            self._keeper.salvage_log(culprit.message, log)
+            if culprit.stop is not None:
+                text, kind = stop_text(culprit.message, culprit.stop), culprit.stop
+            else:
+                text, kind = describe_exit(code, self._oom)
+            slot.kill_command(culprit)
+            self._finish(culprit, failure(culprit.message, text, kind, {**slot.usage(code), "host": self._host}))
         for job in jobs:
             if job.stop is not None:
-                self._salvage_log(job.message, log)
+                self._keeper.salvage_log(job.message, log)
                 self._stopped(job)
         self._requeue([job for job in jobs if job.stop is None])
         with contextlib.suppress(OSError):
             log.unlink()
-
-    def _usage_of_dead(self, slot: Slot, code: int) -> dict[str, Any]:
-        wall_s = time.monotonic() - slot.since
-        usage = {"wall_s": wall_s, "started_at": slot.since_epoch, "host": self._host, "pid": slot.process.pid}
-        return {**usage, **({"exit_code": code} if code >= 0 else {"signal": _signal(code)})}
-
-    def _salvage_log(self, message: TaskMessage, log: Path) -> None:
-        """What the task wrote before its worker died becomes its log, unless it is there already."""
-        with contextlib.suppress(OSError, BackendError):
-            if log.stat().st_size:
-                self._keep_log(message, log.read_bytes())
-                log.unlink()
 
     def _failed_to_start(self, jobs: list[Job], code: int, log: Path) -> None:
         self._requeue(jobs)
@@ -530,53 +405,13 @@ class LocalExecutor:
         if self._start_failures >= _START_FAILURES:
             self._start_failures = 0
             raise BackendError(
-                f"worker processes do not start: {self._python} ended with {code} "
+                f"worker processes do not start: {self._crew.python} ended with {code} "
                 f"{_START_FAILURES} times in a row. Its last words: {words or 'none'}"
             )
 
-    def _remove(self, slot: Slot, *, keep_log: bool = False) -> int:
-        """Forget a worker, with everything that it left."""
-        for fd in (slot.in_fd, slot.out_fd, slot.exit_fd):
-            if fd is not None and fd in self._selector.get_map():
-                self._selector.unregister(fd)
-        self._workers.remove(slot)
-        code = slot.bury()
-        if not keep_log:
-            with contextlib.suppress(OSError):
-                slot.log.unlink()
-        return code
-
-
-def _completion(
-    message: TaskMessage, ref: str | None, error: str | None, kind: FailureKind | None, usage: dict[str, Any] | None
-) -> Completion:
-    return Completion(
-        message.workflow_id, message.task, error is None, ref, error, message.attempt, message.generation, kind, usage
-    )
-
-
-def _failure(message: TaskMessage, text: str, kind: FailureKind) -> Completion:
-    return _completion(message, None, text, kind, None)
-
-
-def _fail(completion: Completion, text: str, kind: FailureKind) -> None:
-    completion.success, completion.error, completion.kind = False, text, kind
-
-
-def _stop_text(job: Job) -> str:
-    if job.stop is FailureKind.TIMEOUT:
-        limit = job.message.timeout_s
-        return f"timed out after {limit} s" if limit is not None else "timed out"
-    return str(job.stop)
-
-
-def _signal(code: int) -> str:
-    from dagkit.runtime.failure import signal_name
-
-    return signal_name(-code)
-
 
 def _processors() -> int:
+    """How many this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -20,9 +19,11 @@ from dagkit.errors import BackendError
 from dagkit.executors.pacing import BATCH_S, MAX_BATCH, Pace
 from dagkit.model.messages import TaskMessage
 from dagkit.model.states import FailureKind
+from dagkit.runtime.environment import processes_of, task_id
+from dagkit.runtime.failure import signal_name
 from dagkit.runtime.wire import Frames, pack
 
-__all__ = ["Job", "Slot"]
+__all__ = ["Job", "Slot", "take_batch"]
 
 _BOOT: Final = (
     "import sys; sys.path[:] = sys.argv[3:]; from dagkit.runtime.child import main; "
@@ -51,12 +52,32 @@ class Job:
         return "call" in self.message.kwargs
 
 
+def take_batch(waiting: deque[Job], slots: int) -> list[Job]:
+    """Remove from the front what one worker gets at once: at most its share, and a few milliseconds of work."""
+    batch = [waiting.popleft()]
+    pace = batch[0].pace
+    share = -(-(len(waiting) + 1) // slots)
+    total_s, most = pace.expected_s, min(share, pace.batch)
+    while waiting and len(batch) < most:
+        if waiting[0].pace is not pace:
+            pace = waiting[0].pace
+            if not pace.is_short:
+                break
+            most = min(most, pace.batch)
+        total_s += pace.expected_s
+        if total_s > BATCH_S:
+            break
+        batch.append(waiting.popleft())
+    return batch
+
+
 class Slot:
     """A worker process and the jobs it was given, the first of which is the one that runs.
 
     Attributes:
         since: When the first job began, by the monotonic clock; `since_epoch` by the wall clock. Close estimates.
         is_dropping: It was asked to give back jobs and has not answered; it gets none until it has.
+        is_watched: The executor listens for room in its pipe.
         is_doomed: It was told to end because of one job; what happens to the others is not their fault.
     """
 
@@ -70,7 +91,7 @@ class Slot:
         self.group: int | None = None
         self._frames = Frames()
         self._outbox = bytearray()
-        self._is_broken = False
+        self._is_broken = self.is_watched = False
         self._start(python, cwd)
         self.send(("setup", {**setup, "scratch": str(scratch), "log": str(log)}))
 
@@ -102,6 +123,8 @@ class Slot:
         for fd in (self.in_fd, self.out_fd):
             os.set_blocking(fd, False)
             if sys.platform == "linux":
+                import fcntl
+
                 with contextlib.suppress(OSError):  # over the user's limit for pipes: the default size works too
                     fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_BYTES)
         self.exit_fd: int | None = None
@@ -231,6 +254,25 @@ class Slot:
         """Signal its whole process group."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL to its whole process group."""
+        self.signal(signal.SIGKILL)
+
+    def kill_command(self, job: Job) -> None:
+        """Kill what a command of a worker that died has left, also if the worker did not get to say its group."""
+        message = job.message
+        if not job.is_call:
+            identity = task_id(message.workflow_id, message.task, message.generation, message.attempt)
+            for pid in processes_of(identity, self.scratch):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def usage(self, code: int) -> dict[str, Any]:
+        """What is known of the attempt that ran when the worker ended with `code`."""
+        ended = {"exit_code": code} if code >= 0 else {"signal": signal_name(-code)}
+        wall_s = time.monotonic() - self.since
+        return {"wall_s": wall_s, "started_at": self.since_epoch, "pid": self.process.pid, **ended}
 
     def bury(self) -> int:
         """Kill whatever is left of it and of what it started, reap it, close and remove; returns how it ended."""

@@ -52,6 +52,7 @@ Job = tuple[int, str, str, int, int, dict[str, Any], dict[str, "str | None"]]
 _TICK_S: Final = 0.05
 _PUBLISH_AFTER_S: Final = 0.2
 _SAMPLE_AFTER_S: Final = 1.0
+_SAMPLE_EVERY_S: Final = 0.5
 _IDLE_TICKS: Final = 20
 _READ_BYTES: Final = 1 << 16
 _PR_SET_PDEATHSIG: Final = 1
@@ -163,7 +164,6 @@ class Worker:
     def _run(self, job: Job) -> None:
         serial, workflow_id, task, generation, attempt, kwargs, upstream = job
         started_at, begin = time.time(), time.perf_counter()
-        outcome = None
         try:
             variables = self._around.variables(workflow_id, task, generation, attempt, upstream)
             call = kwargs.get("call")
@@ -174,7 +174,7 @@ class Worker:
                 value = self._caller.run(call, upstream)
                 outcome = Outcome(self._storage.keep(workflow_id, task, value))
         except BaseException as error:
-            outcome = self._failed(error, outcome)
+            outcome = self._failed(error)
         if output.is_written(self._around.output_file):
             outcome = self._collect(outcome, workflow_id, task)
         wall_s = time.perf_counter() - begin
@@ -204,7 +204,7 @@ class Worker:
         finally:
             self._command = shell.Command()
 
-    def _failed(self, error: BaseException, outcome: Outcome | None) -> Outcome:
+    def _failed(self, error: BaseException) -> Outcome:
         self._in_task = False
         if isinstance(error, Failure):
             return Outcome(error=error.error, kind=error.kind)
@@ -248,16 +248,7 @@ class Worker:
         return data
 
     def _report(self, serial: int, outcome: Outcome, used: dict[str, Any], log: bytes) -> None:
-        used.update(outcome.measured)
-        if outcome.exit_code is not None:
-            used["exit_code"] = outcome.exit_code
-        if outcome.signal is not None:
-            used["signal"] = outcome.signal
-        report: dict[str, Any] = {"usage": used}
-        for name in ("ref", "error", "kind", "stopped"):
-            value = getattr(outcome, name)
-            if value:
-                report[name] = value
+        report = outcome.report(used)
         if log:
             report["log"] = log
         self._send((serial, report))
@@ -376,7 +367,7 @@ class Worker:
         """Read on behalf of the main thread until this job has ended."""
         if not self._reading.acquire(timeout=_TICK_S):
             return
-        published, kill_at = False, 0.0
+        published, kill_at, sample_at = False, 0.0, 0.0
         try:
             while self._current is job:
                 if self._read_once(int(_TICK_S * 1000)):
@@ -384,8 +375,10 @@ class Worker:
                 age = time.monotonic() - since
                 if age > _PUBLISH_AFTER_S and not published:
                     published = self._publish(job)
-                if age > _SAMPLE_AFTER_S:
-                    self._meter.sample()
+                if age > _SAMPLE_AFTER_S and time.monotonic() > sample_at:
+                    sample_at = time.monotonic() + _SAMPLE_EVERY_S
+                    group = self._command.group
+                    self._meter.sample(None if group is None else shell.resident_bytes(group))
                 if self._stop_serial == job[0]:
                     kill_at = kill_at or time.monotonic() + self._kill_timeout_s
                     if time.monotonic() > kill_at:

@@ -36,6 +36,27 @@ def task_id(workflow_id: str, task: str, generation: int, attempt: int) -> str:
     return f"{workflow_id}/{task}/{generation}.{attempt}" if generation else f"{workflow_id}/{task}/{attempt}"
 
 
+def processes_of(identity: str, scratch: Path) -> list[int]:
+    """Processes that have the environment of this attempt in a worker that uses `scratch`. Empty without /proc."""
+    wanted = (f"{TASK_ID}={identity}\0".encode(), f"{OUTPUT_FILE}={scratch}/".encode())
+    found = []
+    for pid in _process_ids():
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:  # gone, or another user's
+            continue
+        if all(part in environ for part in wanted):
+            found.append(pid)
+    return found
+
+
+def _process_ids() -> list[int]:
+    try:
+        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    except OSError:
+        return []
+
+
 class Surroundings:
     """Sets up the process for each task that runs in it, and puts back what the task changed.
 

@@ -29,6 +29,15 @@ class Outcome:
     stopped: bool = False
     measured: dict[str, Any] = field(default_factory=dict)
 
+    def report(self, used: dict[str, Any]) -> dict[str, Any]:
+        """What the executor is told; what says nothing is left out."""
+        usage = {**used, **self.measured}
+        for name in ("exit_code", "signal"):
+            if getattr(self, name) is not None:
+                usage[name] = getattr(self, name)
+        said = {name: getattr(self, name) for name in ("ref", "error", "kind", "stopped")}
+        return {"usage": usage, **{name: value for name, value in said.items() if value}}
+
 
 class Failure(Exception):
     """An attempt fails for a reason that needs no traceback."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import time
@@ -17,6 +18,7 @@ from dagkit.runtime.usage import peak_bytes
 __all__ = ["Command", "check", "run"]
 
 _LINGER_S: Final = 5.0
+_PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _HINTS: Final = {126: "found, but not executable", 127: "command not found"}
 
 
@@ -68,6 +70,7 @@ def run(
     If something in the group keeps them open after the command has ended, the group is killed after five seconds and
     the command's exit code stands.
     """
+    inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # counts for a new process until it passes it
     try:
         process = subprocess.Popen(
             ["/bin/sh", "-c", text], stdin=subprocess.DEVNULL, env=environment, cwd=cwd, start_new_session=True
@@ -86,10 +89,9 @@ def run(
     command.group = None
     outcome = _ended(code)
     outcome.stopped = command.is_stopped
-    outcome.measured = {
-        "cpu_s": round(used.ru_utime + used.ru_stime, 6),
-        "peak_rss_bytes": peak_bytes(used.ru_maxrss),
-    }
+    outcome.measured = {"cpu_s": round(used.ru_utime + used.ru_stime, 6)}
+    if used.ru_maxrss > inherited:
+        outcome.measured["peak_rss_bytes"] = peak_bytes(used.ru_maxrss)
     return outcome
 
 
@@ -129,9 +131,20 @@ def _holds_output(group: int) -> bool:
     return any(_identity(link) in logs for pid in _members(group) for link in _open_files(pid))
 
 
+def resident_bytes(group: int) -> int:
+    """Memory of all processes of a group together, as it is now; 0 without /proc."""
+    total = 0
+    for pid in _members(group):
+        try:
+            total += int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+        except OSError:
+            continue
+    return total
+
+
 def _members(group: int) -> list[str]:
     found = []
-    for pid in filter(str.isdigit, (entry.name for entry in os.scandir("/proc"))):
+    for pid in filter(str.isdigit, _names("/proc")):
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 fields = file.read().rpartition(b")")[2].split()
@@ -140,6 +153,13 @@ def _members(group: int) -> list[str]:
         if int(fields[2]) == group and fields[0] != b"Z":
             found.append(pid)
     return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return []
 
 
 def _open_files(pid: str) -> list[str]:

@@ -9,12 +9,12 @@ import os
 import resource
 import sys
 import time
+from pathlib import Path
 from typing import Any, Final
 
 __all__ = ["Meter", "peak_bytes"]
 
 SHORT_S: Final = 0.001
-_SAMPLED_S: Final = 1.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -36,13 +36,14 @@ class Meter:
         self._peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self._sampled = 0
 
-    def sample(self) -> None:
-        """Note how large the process is now; called now and then while an attempt runs longer than a second."""
-        try:
-            with open("/proc/self/statm", "rb") as file:
-                self._sampled = max(self._sampled, int(file.read().split()[1]) * _PAGE)
-        except OSError:
-            return
+    def sample(self, resident_bytes: int | None = None) -> None:
+        """Note how large an attempt is now: this process, unless it says another size. For attempts over a second."""
+        if resident_bytes is None:
+            try:
+                resident_bytes = int(Path("/proc/self/statm").read_bytes().split()[1]) * _PAGE
+            except OSError:
+                return
+        self._sampled = max(self._sampled, resident_bytes)
 
     def end(self, wall_s: float) -> dict[str, Any]:
         """What the attempt that has just ended used beside its wall time; {} for a short one."""
@@ -56,8 +57,7 @@ class Meter:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         if peak > self._peak:
             usage["peak_rss_bytes"] = peak_bytes(peak)
-        elif wall_s >= _SAMPLED_S:
-            self.sample()
+        elif self._sampled:
             usage["peak_rss_bytes"] = self._sampled
         self._peak, self._sampled = peak, 0
         return usage
