@@ -481,3 +481,44 @@ def test_plan_says_what_would_run(project) -> None:
 
     assert "add" in project.call("plan", "flows.py:sums").stdout
     assert project.json("plan", "flows.py:sums")["tasks"] == 4
+
+
+# --- words of the diagnosis
+
+
+def test_doctor_prints_each_check_with_what_to_do(project) -> None:
+    project.submit(project.diamond)
+    lines = project.call("doctor", code=1).stdout.splitlines()
+
+    place = next(number for number, line in enumerate(lines) if line.startswith("fail  coordinator: no coordinator"))
+    assert lines[place + 1] == "      → start `dagkit coordinator`"
+    assert re.fullmatch(r"\d+ pass, \d+ warn, 1 fail", lines[-1])
+
+
+def test_explain_in_words(project) -> None:
+    text = "name: x\ntasks: [{name: a}, {name: b, depends_on: [a], dep_policy: any, condition: inputs.a.x > 1}]\n"
+    project.submit(text, "--id", "w1")
+
+    run = project.call("explain", "w1").stdout
+    task = project.call("explain", "w1", "--task", "b").stdout
+
+    assert "driven by nobody" in run
+    assert re.search(r"a +○ ready +1 task +may run; waits for somebody to drive the run", run)
+    assert task.splitlines() == ["b  · pending  waits for a", "  policy: any", "  condition: inputs.a.x > 1"]
+    assert "no run 'nothing'" in project.call("explain", "nothing").stdout
+
+
+def test_explain_names_the_limit_that_a_ready_task_waits_for(project) -> None:
+    from dagkit.stores import open_store
+
+    project.submit("name: x\nmax_parallelism: 1\ntasks: [{name: a}, {name: b}]\n", "--id", "w1")
+    store = open_store(project.folder / ".dagkit")
+    stored = store.load("w1")
+    tasks = {"a": {"state": "running", "attempt_no": 1}, "b": {"state": "ready"}}
+    store.replace("w1", stored.definition, {**stored.state, "workflow_state": "running", "tasks": tasks}, stored.etag)
+    assert store.acquire_lease("run/w1", "coordinator (host-b) #1.0", 60)
+
+    assert project.json("explain", "w1", "--task", "b")["reason"] == "may run; waits for room: max_parallelism is 1"
+    assert "attempt 1 of 1, handed to queue default" in project.json("explain", "w1", "--task", "a")["reason"]
+    assert "driven by coordinator (host-b)" in project.call("status", "w1").stdout
+    store.close()
