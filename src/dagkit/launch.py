@@ -14,6 +14,7 @@ from dagkit.engine import fan_in
 from dagkit.engine.identity import identities
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import UnknownRun, UsageError, WorkflowExists
+from dagkit.gc_pause import no_gc
 from dagkit.model.names import check_workflow_id
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import RunStatus
@@ -63,14 +64,15 @@ def start(
     run = Run(opened, workflow_id, settings, flow=flow, spec=spec)
     driver = {"target": target}
     found = _stored(opened, workflow_id) if id is not None else None
-    if found is None:
-        definition = _definition(spec, workflow_id, driver)
-        run.create_here(target, definition, lambda state: keep_cached(state, opened, opened.now()))
-    elif not run.is_driven():
-        _take_up(opened, found, spec, workflow_id, driver, resume)
-        run.drive_here()
-    elif not _same_work(found, spec):
-        raise WorkflowExists(workflow_id, "it is running, with another definition")
+    with no_gc():
+        if found is None:
+            definition = _definition(spec, workflow_id, driver)
+            run.create_here(target, definition, lambda state: keep_cached(state, opened, opened.now()))
+        elif not run.is_driven():
+            _take_up(opened, found, spec, workflow_id, driver, resume)
+            run.drive_here()
+        elif not _same_work(found, spec):
+            raise WorkflowExists(workflow_id, "it is running, with another definition")
     if wait:
         run.wait(timeout, progress=progress)
     return run

@@ -26,6 +26,7 @@ from dagkit.errors import (
     UnknownTask,
     UsageError,
 )
+from dagkit.gc_pause import no_gc
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
@@ -428,10 +429,11 @@ class Run:
             return values.load_output(entries.get(task, {}).get("output_ref"), self.store.get_output)
 
         result = self.spec.result
-        if result is None:
+        with no_gc():
+            if result is not None:
+                return values.decode(result, resolve=output, get=self._get)
             sinks = [self.spec.tasks[index].name for index in self.spec.graph.sinks]
             return output(sinks[0]) if len(sinks) == 1 else {name: output(name) for name in sinks}
-        return values.decode(result, resolve=output, get=self._get)
 
     def _first_failure(self) -> TaskFailed:
         rows = self.tasks()

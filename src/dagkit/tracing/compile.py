@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import gc
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dagkit.engine import fingerprint
 from dagkit.errors import DefinitionError, Problem
+from dagkit.gc_pause import no_gc
 from dagkit.model.names import task_name_fault
 from dagkit.model.spec import TaskSpec, WorkflowSpec
 from dagkit.runtime import payload, values
@@ -60,24 +59,12 @@ def compile_nodes(name: str, nodes: Iterable[Node[Any]], result: Any, fields: Ma
     members = with_ancestors([*nodes, *nodes_in([result], set())])
     if not members:
         raise DefinitionError([Problem("no task was called, so there is nothing to run")], f"workflow {name}")
-    with _without_gc():
+    with no_gc():
         compiler = _Compiler(members)
         tasks = compiler.tasks()
         tree = None if result is None else compiler.tree(result, f"{name}: result")
         spec = WorkflowSpec(name=name, tasks=tuple(tasks), result=tree, **fields)
     return Compiled(spec, compiler.payloads, compiler.names)
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """No cycle collection while many objects are made and none dropped: it would look at all of them over and over."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def with_ancestors(nodes: Iterable[Node[Any]]) -> list[Node[Any]]:
