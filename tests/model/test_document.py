@@ -323,7 +323,7 @@ def test_text_that_is_no_json_is_refused(text: str, mentions: str) -> None:
 
 def test_a_json_error_has_its_line() -> None:
     with pytest.raises(DefinitionError) as caught:
-        read_json('{\n"a": 1,\n}')
+        read_json('{\n"a": 1,\n!}')
 
     assert caught.value.problems[0].line == 3
 
