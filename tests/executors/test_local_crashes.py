@@ -112,7 +112,7 @@ def test_a_kill_by_the_kernel_for_memory_is_a_failure_of_that_kind() -> None:
 
 
 _HOST = """
-    import sys, time
+    import os, sys, time
     from dagkit.executors.local import LocalExecutor
     from dagkit.stores import open_store
     from executors.driving import call, message
@@ -124,18 +124,27 @@ _HOST = """
         message("call", call("start_sleeper_and_hang", folder + "/call")),
         message("busy", call("burn_forever", folder + "/busy")),
     ])
+    if sys.argv[2] == "forked" and (copy := os.fork()) == 0:
+        time.sleep(60)  # holds the pipes to the workers open
+        os._exit(0)
+    if sys.argv[2] == "forked":
+        open(folder + "/copy", "w").write(str(copy))
     while True:
         executor.poll(0.1)
 """
 
 
-@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
-def test_an_executor_that_is_killed_leaves_no_process(tmp_path: Path, ending: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("ending", "how"), [(signal.SIGKILL, "alone"), (signal.SIGTERM, "alone"), (signal.SIGKILL, "forked")]
+)
+def test_an_executor_that_is_killed_leaves_no_process(tmp_path: Path, ending: signal.Signals, how: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
-    host = subprocess.Popen([sys.executable, "-c", textwrap.dedent(_HOST), str(tmp_path)], env=environment)
+    host = subprocess.Popen([sys.executable, "-c", textwrap.dedent(_HOST), str(tmp_path), how], env=environment)
     files = [tmp_path / name for name in ("shell", "inner", "call", "call.sleeper", "busy")]
+    copy = tmp_path / "copy"
     try:
+        wait_until(lambda: how == "alone" or (copy.exists() and copy.read_text()))
         wait_until(lambda: all(file.exists() and file.read_text().strip() for file in files))
         pids = [int(file.read_text()) for file in files]
         assert all(map(is_alive, pids))
@@ -146,3 +155,5 @@ def test_an_executor_that_is_killed_leaves_no_process(tmp_path: Path, ending: si
     wait_until(lambda: not any(map(is_alive, pids)))
     wait_until(lambda: not list((tmp_path / "tmp").iterdir()))
     wait_until(lambda: not list((tmp_path / "store").rglob(".open-*")))
+    if how == "forked":
+        os.kill(int(copy.read_text()), signal.SIGKILL)

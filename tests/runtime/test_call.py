@@ -9,6 +9,7 @@ from dagkit.runtime.call import Caller
 from dagkit.runtime.outcome import Failure
 from dagkit.runtime.payload import dump_function
 from dagkit.runtime.storage import Storage
+from dagkit.runtime.values import INLINE_LIMIT
 from dagkit.stores import open_store
 
 
@@ -137,3 +138,9 @@ def test_the_cache_of_bytes_is_bounded(storage: Storage, asked: Asked) -> None:
     assert sum(map(len, storage._cache.values())) <= 64_000_000
     storage.output("blob:w/4.json")
     assert len(asked.asked) == 5
+
+
+def test_the_limit_of_what_a_task_writes_is_that_of_what_it_returns(storage: Storage) -> None:
+    """The number stands twice, so that workers need not import the encoding of values to know it."""
+    assert storage.keep_text("w", "t", '"' + "x" * (INLINE_LIMIT - 2) + '"').startswith('"')
+    assert storage.keep_text("w", "t", '"' + "x" * (INLINE_LIMIT - 1) + '"') == "blob:w/t.json"

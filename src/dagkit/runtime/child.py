@@ -15,14 +15,10 @@ Frames from the worker: (serial, ref, started_at, wall_s) for a short success wi
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import faulthandler
 import os
 import select
-import shutil
 import signal
-import sys
 import threading
 import time
 from collections import deque
@@ -31,18 +27,20 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
-from typing import Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from dagkit.errors import BackendError
-from dagkit.runtime import context, output, shell
-from dagkit.runtime.call import Caller
+from dagkit.runtime import context, orphan, output, shell
 from dagkit.runtime.capture import Capture
-from dagkit.runtime.environment import Surroundings
+from dagkit.runtime.environment import Surroundings, processes_of, task_id
 from dagkit.runtime.failure import error_text, kind_of
 from dagkit.runtime.outcome import Failure, Outcome
 from dagkit.runtime.storage import Storage
 from dagkit.runtime.usage import Meter
 from dagkit.runtime.wire import Frames, pack, write_all
+
+if TYPE_CHECKING:
+    from dagkit.runtime.call import Caller
 
 __all__ = ["main"]
 
@@ -55,7 +53,6 @@ _SAMPLE_AFTER_S: Final = 1.0
 _SAMPLE_EVERY_S: Final = 0.5
 _IDLE_TICKS: Final = 20
 _READ_BYTES: Final = 1 << 16
-_PR_SET_PDEATHSIG: Final = 1
 
 
 def main(commands: int, reports: int) -> None:
@@ -108,13 +105,13 @@ class Worker:
         self._capture = Capture(self._log)
         self._storage = Storage(options["store"], self._ask)
         self._around = Surroundings(self._scratch, options["store"])
-        self._caller = Caller(self._storage, self._guard)
+        self._caller: Caller | None = None
         self._meter = Meter()
         faulthandler.enable(2)
         context.serve_from(self._storage, self._on_this_thread)
         signal.signal(signal.SIGTERM, self._on_term)
         signal.signal(signal.SIGHUP, self._on_parent_death)
-        _ask_for_parent_death(signal.SIGHUP)
+        orphan.ask_for_parent_death(signal.SIGHUP)
         threading.Thread(target=self._watch, name="dagkit-watcher", daemon=True).start()
         self._capture.discard()
         self._send(("ready",))
@@ -171,7 +168,7 @@ class Worker:
                 outcome = self._run_command(job, variables)
             else:
                 self._around.enter(variables)
-                value = self._caller.run(call, upstream)
+                value = (self._caller or self._new_caller()).run(call, upstream)
                 outcome = Outcome(self._storage.keep(workflow_id, task, value))
         except BaseException as error:
             outcome = self._failed(error)
@@ -252,6 +249,12 @@ class Worker:
         if log:
             report["log"] = log
         self._send((serial, report))
+
+    def _new_caller(self) -> Caller:
+        from dagkit.runtime.call import Caller  # not at the start: it takes as long as all the rest
+
+        self._caller = Caller(self._storage, self._guard)
+        return self._caller
 
     def _guard(self, begins: bool) -> None:
         self._in_task = begins
@@ -403,19 +406,11 @@ class Worker:
             self._orphaned()
 
     def _orphaned(self) -> NoReturn:
-        """Leave nothing behind: the command that runs, this process's own group, the scratch folder."""
-        if self._command.group is not None:
-            shell.send(self._command.group, signal.SIGKILL)
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        for remove in (self._log.unlink, self._scratch.parent.rmdir):
-            with contextlib.suppress(OSError):  # not empty: another worker is still there and will do it
-                remove()
-        if os.getpgrp() == os.getpid():
-            os.killpg(os.getpid(), signal.SIGKILL)
-        os._exit(1)
-
-
-def _ask_for_parent_death(number: int) -> None:
-    """Have Linux send a signal when the executor's process ends, should the pipe be held open by a fork of it."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+        """Leave nothing behind: the command that runs, this process's own group, the files."""
+        group, job = self._command.group, self._current
+        if group is not None:
+            shell.send(group, signal.SIGKILL)
+        pids: list[int] = []
+        if job is not None and "call" not in job[5]:  # one that has just been started is not known by its group yet
+            pids = processes_of(task_id(job[1], job[2], job[3], job[4]), self._scratch)
+        orphan.leave_nothing(pids, self._scratch, self._log)

@@ -2,6 +2,8 @@
 
 A store that other processes can open is opened here, when it is first needed. A `memory:` store lives in the process of
 the executor, which is asked over the pipe.
+
+The modules that encode values are imported when they are needed: a worker that runs only commands starts without them.
 """
 
 from __future__ import annotations
@@ -11,15 +13,15 @@ from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from dagkit.runtime import values
-from dagkit.runtime.files import mentions_files, stash_files
-from dagkit.stores.base import Store
+if TYPE_CHECKING:
+    from dagkit.stores.base import Store
 
 __all__ = ["Ask", "Storage"]
 
 _CACHE_BYTES: Final = 64_000_000
+_INLINE_LIMIT: Final = 32_768  # `values.INLINE_LIMIT`
 _PLAIN: Final = frozenset({str, int, float, bool, bytes})
 
 Ask = Callable[[str, Any], Any]
@@ -51,6 +53,8 @@ class Storage:
 
     def output(self, ref: str | None) -> Any:
         """The value behind an output ref."""
+        from dagkit.runtime import values
+
         return values.load_output(ref, self._output_bytes)
 
     def payload(self, digest: str) -> bytes:
@@ -64,7 +68,11 @@ class Storage:
         """
         if value is None:
             return None
+        from dagkit.runtime import values
+
         if type(value) not in _PLAIN:
+            from dagkit.runtime.files import stash_files
+
             value = stash_files(value, partial(self._put, workflow_id), task=task)
         suffix, data = values.dump_output(value, task)
         if suffix == "json" and len(data) <= values.INLINE_LIMIT:
@@ -73,10 +81,12 @@ class Storage:
 
     def keep_text(self, workflow_id: str, task: str, text: str) -> str:
         """The ref of JSON that a task wrote; raises like `keep`."""
-        if mentions_files(text):
+        if "__jobq_stash__" in text:
+            from dagkit.runtime.files import stash_files
+
             text = json.dumps(stash_files(json.loads(text), partial(self._put, workflow_id), task=task))
         data = text.encode()
-        return text if len(data) <= values.INLINE_LIMIT else self._put(workflow_id, f"{task}.json", data)
+        return text if len(data) <= _INLINE_LIMIT else self._put(workflow_id, f"{task}.json", data)
 
     def _put(self, workflow_id: str, path: str, data: bytes) -> str:
         if self.is_shared:
