@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,6 +232,16 @@ def test_what_an_alias_brings_is_a_copy() -> None:
     assert found["a"]["k"] is not found["b"]["k"]
 
 
+def test_an_anchor_may_be_used_again_and_then_problems_have_no_lines() -> None:
+    problems = refused("name: w\ntasks: [&x {name: a}, &x {name: b}]\nother: *x\n")
+
+    assert [(problem.field, problem.line) for problem in problems] == [("other", None)]
+
+
+def test_an_alias_may_be_a_key() -> None:
+    assert kwargs_of("cmd: &x run\n*x : 1") == {"cmd": "run", "run": 1}
+
+
 def test_a_merge_of_no_mapping_is_a_problem() -> None:
     (problem,) = refused("name: w\ntasks:\n- name: a\n  kwargs: {<<: 3}\n")
 
@@ -250,7 +261,7 @@ def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
 
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "aliases expand to more" in problems[0].message
+    assert "counting what aliases expand to" in problems[0].message
     assert peak < 200 << 20
 
 
@@ -258,7 +269,7 @@ def test_a_bomb_of_merges_is_refused_too() -> None:
     lines = ["m0: &m0 {" + ", ".join(f"k{n}: x" for n in range(1000)) + "}"]
     lines += [f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}" for n in range(1, 10)]
 
-    assert "aliases expand to more" in refused("name: w\n" + "\n".join(lines))[0].message
+    assert "counting what aliases expand to" in refused("name: w\n" + "\n".join(lines))[0].message
 
 
 def test_honest_aliases_are_enough_for_many_tasks() -> None:
@@ -293,10 +304,26 @@ def test_a_file_over_the_limit_is_refused_at_once(monkeypatch: pytest.MonkeyPatc
     assert problem.message == "has 2 MiB, over the 1 that are read; write a definition of that size as JSON"
 
 
+def test_a_file_over_every_limit_is_not_even_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "MAX_JSON_BYTES", 3 << 20)
+    (tmp_path / "flow.json").write_bytes(b" " * (4 << 20))
+
+    with pytest.raises(DefinitionError, match="has 4 MiB, over the 3 that are read"):
+        WorkflowSpec.from_file(tmp_path / "flow.json")
+
+
 def test_fifty_megabytes_of_yaml_fail_fast() -> None:
     (problem,) = refused(b"- x\n" * (50 << 18))
 
     assert "over the 32 that are read" in problem.message
+
+
+def test_too_many_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(document, "MAX_YAML_VALUES", 1_000)
+
+    (problem,) = refused("- " + "x\n- " * 1_001)
+
+    assert "more than 1,000 values" in problem.message
 
 
 # --- JSON

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -321,6 +323,17 @@ def test_any_text_is_read_or_poison(text: str) -> None:
     for read in (Completion.from_text, TaskMessage.from_text):
         with contextlib.suppress(PoisonMessage):
             read(text)
+
+
+def test_a_worker_needs_neither_pydantic_nor_yaml_to_read_a_message() -> None:
+    program = (
+        "import sys; import dagkit.model.messages, dagkit.model.condition, dagkit.model.resources; "
+        "print([name for name in ('pydantic', 'yaml') if name in sys.modules])"
+    )
+
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert shown.strip() == "[]"
 
 
 def test_a_long_id_is_a_digest_on_service_bus() -> None:

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dagkit.errors import ConditionError
 from dagkit.model.condition_parser import Parsed, parse
-from dagkit.model.expression import FALSE, TRUE, Evaluation, TooCostly
 from dagkit.model.patterns import select
 from dagkit.model.problems import shown
+from dagkit.model.truth import FALSE, TRUE, Evaluation, TooCostly
 
 __all__ = ["Condition", "Verdict"]
 

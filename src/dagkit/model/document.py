@@ -19,6 +19,7 @@ __all__ = ["Document", "read_file", "read_json", "read_yaml"]
 #: Above these sizes a file is refused at once: YAML of that size takes half a minute to read, and belongs in JSON.
 MAX_YAML_BYTES: Final = 32 << 20
 MAX_JSON_BYTES: Final = 256 << 20
+MAX_YAML_VALUES: Final = 5_000_000
 
 _Loader: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -101,7 +102,7 @@ def _object(pairs: list[tuple[str, Any]], findings: list[Finding]) -> dict[str, 
 def read_yaml(content: str | bytes, source: str | None = None) -> Document:
     """The safe subset of YAML 1.1. Duplicate keys, foreign tags and keys that are not text are findings."""
     text = _decoded(content, source, MAX_YAML_BYTES, "; write a definition of that size as JSON")
-    builder = Builder(max_nodes=len(text) + 500_000)
+    builder = Builder(max_nodes=min(len(text) + 500_000, MAX_YAML_VALUES))
     try:
         data = builder.build(yaml.parse(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:

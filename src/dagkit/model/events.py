@@ -129,7 +129,7 @@ class Builder:
     def _count(self, nodes: int, event: yaml.Event) -> None:
         self._nodes += nodes
         if self._nodes > self._max_nodes:
-            raise _stop(event, "aliases expand to more than a definition can need")
+            raise _stop(event, f"there are more than {self._max_nodes:,} values, counting what aliases expand to")
 
     # --- filling collections
 
