@@ -74,12 +74,17 @@ def job(serial: int, function: str, *args: Any, **fields: Any) -> tuple[Any, ...
     return (serial, "wf1", f"t{serial}", 0, 1, {"call": {"function": function, "args": list(args)}, **fields}, {})
 
 
+def ref_of(report: tuple[Any, ...]) -> str | None:
+    """The output ref of a success; the short form of a report becomes the long one when the machine is busy."""
+    return report[1] if len(report) == 4 else report[1].get("ref")
+
+
 def test_reports_come_in_the_order_of_the_jobs(host: Host) -> None:
     host.send(("run", [job(i, "operator:neg", i) for i in range(20)]))
 
     reports = [host.receive() for _ in range(20)]
 
-    assert [(report[0], report[1]) for report in reports] == [(i, str(-i)) for i in range(20)]
+    assert [(report[0], ref_of(report)) for report in reports] == [(i, str(-i)) for i in range(20)]
 
 
 def test_a_report_is_written_before_the_next_job_begins(host: Host, tmp_path: Path) -> None:
@@ -87,7 +92,7 @@ def test_a_report_is_written_before_the_next_job_begins(host: Host, tmp_path: Pa
     os.mkfifo(fifo)
     host.send(("run", [job(1, "operator:neg", 1), job(2, "builtins:open", str(fifo), "w")]))
 
-    assert host.receive()[:2] == (1, "-1")
+    assert ref_of(host.receive()) == "-1"
 
     os.close(os.open(fifo, os.O_RDONLY))
     assert "cannot" in host.receive()[1]["error"]
@@ -125,7 +130,7 @@ def test_it_asks_for_what_only_the_executor_has(host: Host) -> None:
     host.send(("answer", "blob:wf1/t1.json", None))
 
     assert (word, what, workflow_id, path, len(data)) == ("ask", "put", "wf1", "t1.json", 40_002)
-    assert host.receive()[1] == "blob:wf1/t1.json"
+    assert ref_of(host.receive()) == "blob:wf1/t1.json"
 
 
 def test_an_answer_that_is_an_error_fails_the_task(host: Host) -> None:

@@ -374,11 +374,12 @@ class LocalExecutor:
         self._digest(slot, frames)
         jobs, log = list(slot.jobs), slot.log
         slot.jobs.clear()
+        is_guilty = bool(jobs) and not slot.is_doomed and slot.has_begun(jobs[0])
         code = self._crew.remove(slot, keep_log=True)
         if not slot.is_ready:
             self._failed_to_start(jobs, code, log)
             return
-        if jobs and not slot.is_doomed:
+        if is_guilty:
             culprit = jobs.pop(0)
             self._keeper.salvage_log(culprit.message, log)
             if culprit.stop is not None:

@@ -46,6 +46,8 @@ class Job:
     """Set when the attempt was cancelled: it is reported as a failure of this kind."""
     is_start_told: bool = False
     expected_s: float = 0.0
+    frame_end: int = 0
+    """How many bytes its worker has read when it knows of this job."""
 
     @property
     def is_call(self) -> bool:
@@ -91,31 +93,32 @@ class Slot:
         self.group: int | None = None
         self._frames = Frames()
         self._outbox = bytearray()
-        self._is_broken = self.is_watched = False
+        self._queued = 0
+        self.is_watched = False
         self._start(python, cwd)
         self.send(("setup", {**setup, "scratch": str(scratch), "log": str(log)}))
 
     def _start(self, python: str, cwd: str) -> None:
         self.scratch.mkdir(parents=True, exist_ok=True)
-        inner_in, self.out_fd = os.pipe()
+        self._unread_fd, self.out_fd = os.pipe()  # the worker's end stays open here too: see `has_begun`
         self.in_fd, inner_out = os.pipe()
         log = os.open(self.log, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC, 0o666)
         try:
             self.process = subprocess.Popen(
-                [python, "-c", _BOOT, str(inner_in), str(inner_out), *sys.path],
+                [python, "-c", _BOOT, str(self._unread_fd), str(inner_out), *sys.path],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 cwd=cwd,
-                pass_fds=(inner_in, inner_out),
+                pass_fds=(self._unread_fd, inner_out),
                 start_new_session=True,
             )
         except OSError as error:
-            os.close(self.out_fd)
-            os.close(self.in_fd)
+            for fd in (self._unread_fd, self.out_fd, self.in_fd):
+                os.close(fd)
             raise BackendError(f"a worker process could not be started with {python}: {error}") from error
         finally:
-            for fd in (inner_in, inner_out, log):
+            for fd in (inner_out, log):
                 os.close(fd)
         self._prepare_pipes()
 
@@ -149,8 +152,7 @@ class Slot:
 
     def give(self, batch: list[Job]) -> None:
         """Hand over jobs, in order."""
-        is_idle = not self.jobs
-        if is_idle:
+        if not self.jobs:
             self.begin(time.time())
             self.load_s = 0.0
         wire = []
@@ -173,8 +175,8 @@ class Slot:
             )
         self.jobs.extend(batch)
         self.send(("run", wire))
-        if is_idle and self._is_broken:
-            self.is_doomed = True  # it had died before: none of these has begun
+        for job in batch:
+            job.frame_end = self._queued
 
     def begin(self, epoch: float) -> None:
         """The first job began at about this time, and not before now."""
@@ -209,7 +211,9 @@ class Slot:
 
     def send(self, frame: tuple[Any, ...]) -> None:
         """Queue a frame and write what the pipe takes; `flush` writes the rest."""
-        self._outbox += pack(frame)
+        data = pack(frame)
+        self._queued += len(data)
+        self._outbox += data
         self.flush()
 
     @property
@@ -224,8 +228,7 @@ class Slot:
                 del self._outbox[:written]
         except BlockingIOError:
             return
-        except BrokenPipeError:
-            self._is_broken = True
+        except BrokenPipeError:  # not with a reader's end held here, but for the platform to say
             self._outbox.clear()
 
     def read(self) -> tuple[list[Any], bool]:
@@ -259,6 +262,15 @@ class Slot:
         """SIGKILL to its whole process group."""
         self.signal(signal.SIGKILL)
 
+    def has_begun(self, job: Job) -> bool:
+        """Once the process is gone: whether it had read of this job. What it had not read is still in the pipe."""
+        os.set_blocking(self._unread_fd, False)
+        unread = len(self._outbox)
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._unread_fd, _READ_BYTES):
+                unread += len(data)
+        return job.frame_end <= self._queued - unread
+
     def kill_command(self, job: Job) -> None:
         """Kill what a command of a worker that died has left, also if the worker did not get to say its group."""
         message = job.message
@@ -281,7 +293,7 @@ class Slot:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.group, signal.SIGKILL)
         code = self.process.wait()
-        for fd in (self.in_fd, self.out_fd, self.exit_fd):
+        for fd in (self._unread_fd, self.in_fd, self.out_fd, self.exit_fd):
             if fd is not None:
                 os.close(fd)
         shutil.rmtree(self.scratch, ignore_errors=True)

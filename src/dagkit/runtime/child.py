@@ -160,15 +160,16 @@ class Worker:
 
     def _run(self, job: Job) -> None:
         serial, workflow_id, task, generation, attempt, kwargs, upstream = job
+        call = kwargs.get("call")
+        caller = None if call is None else self._caller or self._new_caller()
         started_at, begin = time.time(), time.perf_counter()
         try:
             variables = self._around.variables(workflow_id, task, generation, attempt, upstream)
-            call = kwargs.get("call")
-            if call is None:
+            if call is None or caller is None:
                 outcome = self._run_command(job, variables)
             else:
                 self._around.enter(variables)
-                value = (self._caller or self._new_caller()).run(call, upstream)
+                value = caller.run(call, upstream)
                 outcome = Outcome(self._storage.keep(workflow_id, task, value))
         except BaseException as error:
             outcome = self._failed(error)
