@@ -120,7 +120,10 @@ class Database:
         try:
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             connection.execute("PRAGMA journal_size_limit = 67108864")
-            if self._is_empty(connection):
+            connection.execute("BEGIN")  # its three reads see one moment, whatever other openers do
+            is_empty = self._is_empty(connection)
+            connection.execute("COMMIT")
+            if is_empty:
                 self._switch_to_wal(connection)
                 self._create(connection)
         except BaseException:

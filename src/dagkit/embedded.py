@@ -14,11 +14,14 @@ from dagkit.coordinator import Coordinator, Pace
 from dagkit.model.states import RunStatus
 from dagkit.stores.base import Store
 
-__all__ = ["Host", "drive", "driving"]
+__all__ = ["Host", "close_all", "drive", "driving"]
 
 log = logging.getLogger("dagkit.embedded")
 
+_CLOSE_S = 30.0
+
 _hosts: dict[tuple[str, str], Host] = {}
+_closing: set[Host] = set()
 _lock = threading.Lock()
 
 
@@ -31,6 +34,7 @@ class Host:
         pace = Pace(cancel_poll_interval_s=0.25)
         self.coordinator = Coordinator(store, self._route, role=role_of_this_process(), pace=pace).start()
         self._users = 0
+        self.is_closed = threading.Event()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -42,6 +46,7 @@ class Host:
             if self._users or _hosts.get(self.key) is not self:
                 return
             del _hosts[self.key]
+            _closing.add(self)
         # the callback of a future runs in the coordinator's own thread, which close() joins
         threading.Thread(target=self.close, name="dagkit-close", daemon=True).start()
 
@@ -50,8 +55,12 @@ class Host:
         with _lock:
             if _hosts.get(self.key) is self:
                 del _hosts[self.key]
-        self.coordinator.close()
-        self._route.close()
+        try:
+            self.coordinator.close()
+            self._route.close()
+        finally:
+            self.is_closed.set()
+            _closing.discard(self)
 
 
 def drive(
@@ -90,6 +99,9 @@ def role_of_this_process() -> str:
 
 
 @atexit.register
-def _close_all() -> None:
+def close_all() -> None:
+    """Hand back every run that this process drives. Returns when no thread and no worker of dagkit's is left."""
     for host in list(_hosts.values()):
         host.close()
+    for host in list(_closing):
+        host.is_closed.wait(_CLOSE_S)

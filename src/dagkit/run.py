@@ -213,12 +213,12 @@ class Run:
 
     def cancel(self) -> None:
         """Ask for an end: nothing more starts, what runs is stopped. Does nothing to a run that is over."""
-        self.store.request_cancel(self.id)
         host = embedded.driving(self.store.url, self.id)
+        if host is None and not self.is_driven() and not self.status.is_over:
+            self._change(lambda state: state.request_cancel(self.store.now()))
+        self.store.request_cancel(self.id)
         if host is not None:
             host.coordinator.look_at_cancels()
-        elif not self.is_driven() and not self.status.is_over:
-            self._change(lambda state: state.request_cancel(self.store.now()))
 
     def retry(self, tasks: Iterable[str] | None = None) -> RetryCounts:
         """Make failed, upstream-failed and cancelled tasks (all, or those named) eligible again, and go on.

@@ -59,6 +59,7 @@ def _serve(session: Session, target_name: str) -> None:
         idle_sleep_s=settings.coordinator.idle_sleep_s,
         cancel_poll_interval_s=settings.coordinator.cancel_poll_interval_s,
         flush_retry_limit=settings.coordinator.flush_retry_limit,
+        running_timeout_s=settings.coordinator.running_timeout_s,
     )
     said = [f"{name}={getattr(settings.coordinator, name)}" for name in options_of(CoordinatorSettings)]
     say(f"{banner('Coordinator', session)}  target={plain(target.name)}\n  {'  '.join(said)}")

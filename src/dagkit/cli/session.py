@@ -6,8 +6,6 @@ import json
 import logging
 import os
 import sys
-import threading
-import time
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
 from typing import TYPE_CHECKING, Any
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["Session", "command", "emit", "json_option", "place_options", "say"]
 
 _SEARCHED_RUNS = 2000
-_LAST_WORDS_S = 10.0
 
 
 class Session:
@@ -105,14 +102,10 @@ class Session:
 
 
 def _end_coordinators() -> None:
-    """Let coordinators of this process hand back what they drive and write their last words, in their own threads."""
+    """Let coordinators of this process hand back what they drive and write their last words."""
     from dagkit import embedded
 
-    embedded._close_all()
-    deadline = time.monotonic() + _LAST_WORDS_S
-    for thread in threading.enumerate():
-        if thread.name in ("dagkit-close", "dagkit-coordinator"):
-            thread.join(max(0.0, deadline - time.monotonic()))
+    embedded.close_all()
 
 
 def _means(words: str, workflow_id: str, name: str) -> bool:

@@ -67,9 +67,19 @@ class Drive:
         return cls(workflow_id, state, "", lease, starts)
 
     @classmethod
-    def load(cls, store: Store, workflow_id: str, lease: Lease, starts: Callable[[str], bool]) -> Drive:
+    def load(
+        cls,
+        store: Store,
+        workflow_id: str,
+        lease: Lease,
+        starts: Callable[[str], bool],
+        running_timeout_s: float | None = None,
+    ) -> Drive:
+        """A run of the store; `running_timeout_s` is the limit of tasks that have none."""
         stored = store.load(workflow_id)
         spec = WorkflowSpec.from_definition(stored.definition)
+        if running_timeout_s is not None and spec.default_task_timeout_s is None:
+            spec = spec.model_copy(update={"default_task_timeout_s": max(1, round(running_timeout_s))})
         return cls(workflow_id, _state(store, spec, stored.state, starts), stored.etag, lease, starts)
 
     def queue_of(self, task: str) -> str:
@@ -112,7 +122,11 @@ class Drive:
         """Hand ready tasks to their executors; returns how many were taken."""
         if self.is_stopping or now < self._pause_until:
             return 0
-        chosen = self.state.dispatch(now, lambda queue: fleet.of(queue).capacity())
+        try:
+            chosen = self.state.dispatch(now, lambda queue: fleet.of(queue).capacity())
+        except BackendError as error:  # an output that a condition needs could not be read
+            self._pause_after(error, now)
+            return 0
         if not chosen:
             return 0
         self._dirty = True
@@ -208,8 +222,7 @@ class Drive:
     def reload(self, store: Store, now: float) -> None:
         """Somebody else wrote the state: read it again and apply what was not saved."""
         stored = store.load(self.workflow_id)
-        spec = WorkflowSpec.from_definition(stored.definition)
-        self.state, self.etag = _state(store, spec, stored.state, self._starts), stored.etag
+        self.state, self.etag = _state(store, self.state.spec, stored.state, self._starts), stored.etag
         again, self._being_saved, self._unsaved = self._being_saved + self._unsaved, [], []
         for completion in again:
             self.take(completion, now)

@@ -40,7 +40,11 @@ _ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.CANCELLING)
 
 @dataclass(frozen=True)
 class Pace:
-    """How a coordinator paces itself; times in seconds, defaults where they exist from ai4s-jobq (facts: jobq 9)."""
+    """How a coordinator paces itself; times in seconds, defaults where they exist from ai4s-jobq (facts: jobq 9).
+
+    Attributes:
+        running_timeout_s: Limit for tasks that have none of their own.
+    """
 
     idle_sleep_s: float = 0.5
     cancel_poll_interval_s: float = 1.0
@@ -48,6 +52,7 @@ class Pace:
     lease_ttl_s: float = 60.0
     discovery_interval_s: float = 0.5
     close_grace_s: float = 5.0
+    running_timeout_s: float | None = None
 
 
 @dataclass
@@ -337,7 +342,8 @@ class Coordinator:
             return self._outcomes[workflow_id]
         lease = self._leases.acquire(f"run/{workflow_id}")
         try:
-            drive = Drive.load(self.store, workflow_id, lease, self._fleet.reports_start)
+            limit = self.pace.running_timeout_s
+            drive = Drive.load(self.store, workflow_id, lease, self._fleet.reports_start, limit)
             for lost in self._fleet.recover(drive.running_messages()):
                 drive.take(lost, self.now())
         except BaseException:
