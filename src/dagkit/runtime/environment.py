@@ -76,7 +76,8 @@ class Surroundings:
         self._base = dict(os.environ)
         self._cwd = str(Path.cwd())
         self._names = (WORKFLOW_ID, TASK, ATTEMPT, TASK_ID, OUTPUT_FILE, UPSTREAM_REFS)
-        self._set: tuple[str, ...] = ()
+        self._keys = tuple(name.encode() for name in self._names)
+        self._set: tuple[str | None, ...] = (None,) * len(self._names)
         self._raw: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
         self._expected = dict(self._raw)
         self.output_file = ""
@@ -94,16 +95,13 @@ class Surroundings:
         return (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
 
     def enter(self, values: tuple[str, ...]) -> None:
-        """Make these the values in this process's own environment."""
-        if values == self._set:
-            return
-        environ, raw, expected = os.environ, self._raw, self._expected
-        old = self._set or (None,) * len(values)
-        for name, value, before in zip(self._names, values, old, strict=True):
+        """Make these the values in this process; past `os.environ`, which takes four times as long."""
+        raw, expected = self._raw, self._expected
+        for key, value, before in zip(self._keys, values, self._set, strict=True):
             if value != before:
-                environ[name] = value
-                key = name.encode()
-                expected[key] = raw[key]
+                data = value.encode("utf-8", "surrogateescape")
+                os.putenv(key, data)
+                raw[key] = expected[key] = data
         self._set = values
 
     def leave(self) -> None:
