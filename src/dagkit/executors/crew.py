@@ -69,10 +69,13 @@ class Crew:
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f".open-{os.getpid()}-{id(self):x}-{self._made}"
 
-    def listen(self, wait_s: float) -> tuple[bool, list[Event]]:
-        """Wait for workers; whether `ring` was called meanwhile, and what came. Ends come after all frames."""
+    def listen(self, wait_s: float, *, spin_s: float = 0.0) -> tuple[bool, list[Event]]:
+        """Wait for workers; whether `ring` was called meanwhile, and what came. Ends come after all frames.
+
+        For `spin_s` it looks without sleeping: waking a processor that sleeps takes as long as a hop of a chain.
+        """
         has_rung, frames, gone = False, [], []
-        for key, _ in self._selector.select(wait_s):
+        for key, _ in self._spin(min(wait_s, spin_s)) or self._selector.select(wait_s):
             slot: Slot | None = key.data
             if slot is None:
                 has_rung = True
@@ -86,6 +89,14 @@ class Crew:
             else:
                 frames.append((slot, self._read(slot, gone)))
         return has_rung, [*frames, *((slot, None) for slot in gone)]
+
+    def _spin(self, limit_s: float) -> list[tuple[selectors.SelectorKey, int]]:
+        if limit_s <= 0:
+            return []
+        until = time.perf_counter() + limit_s
+        while not (events := self._selector.select(0)) and time.perf_counter() < until:
+            pass
+        return events
 
     def _read(self, slot: Slot, gone: list[Slot]) -> list[Any]:
         frames, is_over = slot.read()

@@ -30,6 +30,8 @@ __all__ = ["LocalExecutor"]
 
 _LONG_S: Final = 0.05
 _LINGER_S: Final = 0.001
+_TINY_S: Final = 0.0005
+_SPIN_S: Final = 0.0002
 _START_FAILURES: Final = 3
 _FAR_S: Final = 60.0
 
@@ -205,7 +207,7 @@ class LocalExecutor:
         """Wait for something from workers and take it in; True if `interrupt` was called."""
         if self._linger():
             time.sleep(_LINGER_S)
-        has_rung, events = self._crew.listen(wait_s)
+        has_rung, events = self._crew.listen(wait_s, spin_s=_SPIN_S if self._is_hopping() else 0.0)
         for slot, frames in events:
             if frames is not None:
                 self._digest(slot, frames)
@@ -213,6 +215,11 @@ class LocalExecutor:
                 self._ended(slot)
         self._assign()
         return has_rung
+
+    def _is_hopping(self) -> bool:
+        """Whether so few tasks, and so short ones, are under way that the next report is a matter of microseconds."""
+        recent = self._paces.recent
+        return 0 < len(self._jobs) <= self.slots and recent.samples > 0 and recent.expected_s < _TINY_S
 
     def _linger(self) -> bool:
         """Whether so many short tasks are under way that it pays to let their reports gather."""
