@@ -263,6 +263,8 @@ def main():
     print()
     print(Path(result["report"]).read_text())
     (out / "graph.svg").write_text(graph.svg(run, {row.name: row.state for row in run.tasks()}))
+    print(run)
+    print()
     print(f"Run {run.id}: {run.counts.completed} tasks completed, {run.counts.skipped} skipped by their condition")
     print(f"In {args.out}: report.md, chart.svg, graph.svg (the finished run)")
 
