@@ -1,4 +1,4 @@
-"""Hypothesis profiles: HYPOTHESIS_PROFILE chooses one; no example has a deadline, because machines that run tests are shared."""
+"""Hypothesis profiles, chosen by HYPOTHESIS_PROFILE. No example has a deadline: machines that run tests are shared."""
 
 from __future__ import annotations
 
