@@ -1,66 +1,97 @@
-"""Coordinators that live in this process: one for each store and target, shared by the runs that are going on."""
+"""Coordinators that live in this process: one for each store and target, shared by the runs that are going on.
+
+A host and its workers stay for a few seconds after its last run: the next run, from the next cell perhaps, then starts
+at once. It is not used again when what its workers have seen (files of modules, environment, working directory) has
+changed since.
+"""
 
 from __future__ import annotations
 
 import atexit
-import logging
+import os
 import sys
+import sysconfig
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future
 
 from dagkit.config import Settings, Target
 from dagkit.coordinator import Coordinator, Pace
 from dagkit.model.states import RunStatus
+from dagkit.stores import open_store
 from dagkit.stores.base import Store
 
 __all__ = ["Host", "close_all", "drive", "driving"]
 
-log = logging.getLogger("dagkit.embedded")
-
+LINGER_S = 5.0
 _CLOSE_S = 30.0
 
-_hosts: dict[tuple[str, str], Host] = {}
-_closing: set[Host] = set()
+_current: dict[tuple[str, str], Host] = {}
+_alive: set[Host] = set()
 _lock = threading.Lock()
 
 
 class Host:
-    """An embedded coordinator with the executors of its target. Closes itself when its last run has ended."""
+    """An embedded coordinator with the executors of its target. Closes itself a while after its last run has ended."""
 
-    def __init__(self, store: Store, target: Target) -> None:
-        self.store, self.target = store, target
-        self._route = target.route(store)
-        pace = Pace(cancel_poll_interval_s=0.25)
-        self.coordinator = Coordinator(store, self._route, role=role_of_this_process(), pace=pace).start()
-        self._users = 0
-        self.is_closed = threading.Event()
+    def __init__(self, store: Store, target: Target, surroundings: Hashable) -> None:
+        self.key, self.target, self.surroundings = (store.url, target.name), target, surroundings
+        self._own_store = None if store.url.startswith("memory:") else open_store(store.url)
+        self._route = target.route(self._own_store or store)
+        self.coordinator = Coordinator(
+            self._own_store or store, self._route, role=role_of_this_process(), pace=Pace(cancel_poll_interval_s=0.25)
+        ).start()
+        self._users = self._visits = 0
+        self._is_closing, self._is_closed = False, threading.Event()
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.store.url, self.target.name
+    def fits(self, target: Target, surroundings: Hashable) -> bool:
+        """Whether a run with this target may use it now."""
+        return self.coordinator.is_alive and self.target == target and self.surroundings == surroundings
 
-    def _leave(self, _: object = None) -> None:
+    def enter(self) -> None:
+        """One run more. Called under the lock."""
+        self._users += 1
+        self._visits += 1
+
+    def leave(self, _: object = None) -> None:
+        """One run less; after the last one it is closed in a while, unless another comes."""
         with _lock:
             self._users -= 1
-            if self._users or _hosts.get(self.key) is not self:
+            if self._users:
                 return
-            del _hosts[self.key]
-            _closing.add(self)
-        # the callback of a future runs in the coordinator's own thread, which close() joins
-        threading.Thread(target=self.close, name="dagkit-close", daemon=True).start()
+            linger_s, visits = (LINGER_S if _current.get(self.key) is self else 0.0), self._visits
+        timer = threading.Timer(linger_s, self._close_unless_used, [visits])
+        timer.name, timer.daemon = "dagkit-linger", True
+        timer.start()
+
+    def _close_unless_used(self, visits: int) -> None:
+        with _lock:
+            if self._users or self._visits != visits:
+                return
+            self._forget()
+        self.close()
 
     def close(self) -> None:
-        """Hand back what runs, save, stop the executors and the threads."""
+        """Hand back what runs, save, stop the executors and the threads. Returns when that is done, whoever does it."""
         with _lock:
-            if _hosts.get(self.key) is self:
-                del _hosts[self.key]
+            self._forget()
+            is_first, self._is_closing = not self._is_closing, True
+        if not is_first:
+            self._is_closed.wait(_CLOSE_S)
+            return
         try:
             self.coordinator.close()
             self._route.close()
+            if self._own_store is not None:
+                self._own_store.close()
         finally:
-            self.is_closed.set()
-            _closing.discard(self)
+            self._is_closed.set()
+            with _lock:
+                _alive.discard(self)
+
+    def _forget(self) -> None:
+        if _current.get(self.key) is self:
+            del _current[self.key]
 
 
 def drive(
@@ -70,24 +101,26 @@ def drive(
 
     `begin` has the coordinator take over a run, or create one.
     """
+    chosen, surroundings = settings.target(target), _surroundings()
     with _lock:
-        host = _hosts.get((store.url, target))
-        if host is None:
-            host = _hosts[store.url, target] = Host(store, settings.target(target))
-        host._users += 1
+        host = _current.get((store.url, chosen.name))
+        if host is None or not host.fits(chosen, surroundings):
+            host = _current[store.url, chosen.name] = Host(store, chosen, surroundings)
+            _alive.add(host)
+        host.enter()
     try:
         outcome = begin(host.coordinator)
     except BaseException:
-        host._leave()
+        host.leave()
         raise
-    outcome.add_done_callback(host._leave)
+    outcome.add_done_callback(host.leave)
     return outcome
 
 
 def driving(store_url: str, workflow_id: str) -> Host | None:
     """The host in this process that drives this run, if one does."""
     with _lock:
-        hosts = [host for (url, _), host in _hosts.items() if url == store_url]
+        hosts = [host for host in _alive if host.key[0] == store_url]
     return next((host for host in hosts if host.coordinator.is_driving(workflow_id)), None)
 
 
@@ -98,10 +131,24 @@ def role_of_this_process() -> str:
     return "session" if hasattr(sys, "ps1") else "script"
 
 
+def _surroundings() -> Hashable:
+    """What workers were started with, and the state of the files that they may have imported."""
+    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+    stamps = []
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and not file.startswith(installed):
+            try:
+                stamps.append((file, os.stat(file).st_mtime_ns))  # noqa: PTH116 - dozens of them for each run
+            except OSError:
+                continue
+    return os.getcwd(), tuple(sys.path), tuple(sorted(os.environ.items())), tuple(sorted(stamps))  # noqa: PTH109
+
+
 @atexit.register
 def close_all() -> None:
     """Hand back every run that this process drives. Returns when no thread and no worker of dagkit's is left."""
-    for host in list(_hosts.values()):
+    with _lock:
+        hosts = list(_alive)
+    for host in hosts:
         host.close()
-    for host in list(_closing):
-        host.is_closed.wait(_CLOSE_S)

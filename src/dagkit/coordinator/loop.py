@@ -166,6 +166,11 @@ class Coordinator:
         outcome = self._outcomes.get(workflow_id)
         return outcome is not None and not outcome.done()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop's thread goes on."""
+        return self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
+
     def look_at_cancels(self) -> None:
         """Look for cancel requests now rather than at the next interval."""
         self._next_cancel_poll = 0.0
