@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import difflib
 import importlib
 import sys
@@ -45,6 +46,7 @@ T = TypeVar("T")
 
 _LOG_TAIL_BYTES = 2000
 _CHANGE_TRIES = 20
+_LOOK_AT_DRIVER_S = 1.0
 
 
 class Run:
@@ -321,8 +323,11 @@ class Run:
     # --- inside
 
     def _wait(self, deadline: float | None, show: Callable[[RunRow], None]) -> RunStatus:
-        pause = 0.01
+        pause, next_look = 0.01, time.monotonic() + _LOOK_AT_DRIVER_S
         while True:
+            if self._outcome is None and time.monotonic() >= next_look:
+                next_look = time.monotonic() + _LOOK_AT_DRIVER_S
+                self._take_over_if_abandoned()
             if self._outcome is not None and self._outcome.done():
                 return self._driven_to_the_end(show)
             row = self.row()
@@ -337,6 +342,12 @@ class Run:
                 )
             self._pause(pause if left is None else min(pause, left))
             pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
+
+    def _take_over_if_abandoned(self) -> None:
+        """Go on with a run whose driver, a process like this one, has died."""
+        if self.is_embedded() and not self.is_driven() and not self.status.is_over:
+            with contextlib.suppress(RunBusy):  # somebody else was faster
+                self.drive_here()
 
     def _pause(self, seconds: float) -> None:
         if self._outcome is None:

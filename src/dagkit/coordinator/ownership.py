@@ -41,8 +41,10 @@ def is_this_process(owner: str) -> bool:
 
 
 def _start_time(pid: int) -> str:
+    """When a process began; empty for one that is gone, though nobody may have collected its status yet."""
     try:
-        return f"{psutil.Process(pid).create_time():.2f}"
+        process = psutil.Process(pid)
+        return "" if process.status() == psutil.STATUS_ZOMBIE else f"{process.create_time():.2f}"
     except psutil.Error:
         return ""
 

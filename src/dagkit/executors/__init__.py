@@ -1,1 +1,1 @@
-"""What makes the tasks of a queue run: local processes, queue workers, Slurm, PJM. The port is in `dagkit.executors.base`."""
+"""What makes the tasks of a queue run: local processes, queue workers. The port is in `dagkit.executors.base`."""

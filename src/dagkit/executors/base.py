@@ -32,12 +32,12 @@ class Executor(Protocol):
         ...
 
     def acknowledge(self, completions: Sequence[Completion]) -> None:
-        """These are saved; the executor may forget them (delete messages and files). Called in the coordinator's thread."""
+        """These are saved; the executor may forget them (delete messages and files). The coordinator's thread."""
         ...
 
     def cancel(self, keys: Collection[AttemptKey], kind: FailureKind) -> None:
-        """Stop these attempts: what runs is terminated (SIGTERM, then SIGKILL), what waits is dropped. Each is reported by
-        `poll` as a failure of `kind`, unless it ended by itself first. Unknown keys are ignored."""
+        """Stop these attempts: what runs is terminated (SIGTERM, then SIGKILL), what waits is dropped. Each is reported
+        by `poll` as a failure of `kind`, unless it ended by itself first. Unknown keys are ignored."""
         ...
 
     def recover(self, running: Sequence[TaskMessage]) -> list[Completion]:

@@ -37,7 +37,7 @@ class Counts:
         return int(getattr(self, state.value))
 
     def grouped(self) -> dict[str, int]:
-        """The six numbers of the index row: failed = failed + upstream_failed + cancelled, pending = pending + ready."""
+        """The numbers of the index row: failed = failed + upstream_failed + cancelled, pending = pending + ready."""
         return {
             "total": self.total,
             "completed": self.completed,
@@ -57,7 +57,7 @@ class StateChanges:
         tasks: (index, name, entry) of every task that changed; the entry is the task's whole compact document,
             `{}` if everything is at its default. It replaces what was stored.
         counts: The run's counts after the change.
-        document: Builds the whole state document as of the moment the changes were taken; for stores that write it whole.
+        document: Builds the whole state document as of the moment the changes were taken, for stores that write all.
     """
 
     head: dict[str, Any]

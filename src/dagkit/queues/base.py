@@ -19,7 +19,7 @@ class OutMessage:
 
 @dataclass(slots=True)
 class Delivery:
-    """A message as it was received; nobody else sees it before `locked_until` (seconds, by this process's monotonic clock)."""
+    """A message as it was received; nobody else sees it before `locked_until` (this process's monotonic clock, s)."""
 
     id: str
     text: str
@@ -46,7 +46,7 @@ class Queue(Protocol):
     max_text_bytes: int
 
     def send_batch(self, messages: Sequence[OutMessage]) -> None:
-        """Send all, in order. `BackendError` if any may not have been sent; sending again is then safe for the receiver."""
+        """Send all, in order. `BackendError` if any may not have been sent; sending again is then safe."""
         ...
 
     def receive(self, max_messages: int, wait_s: float, lock_s: float) -> list[Delivery]:

@@ -97,7 +97,7 @@ class Store(Protocol):
 
     # --- outputs, payloads, logs
     def put_output(self, workflow_id: str, path: str, data: bytes) -> str:
-        """Store an output under `W/<path>` (`train.json`, `train.pkl`), durably, replacing one; returns `blob:W/<path>`."""
+        """Store an output under `W/<path>` (`train.json`), durably, replacing one; returns `blob:W/<path>`."""
         ...
 
     def get_output(self, ref: str) -> bytes:
@@ -160,7 +160,7 @@ class Store(Protocol):
     def break_lease(self, name: str) -> None: ...
 
     def check(self) -> list[tuple[str, str, str]]:
-        """(check, `pass` | `warn` | `fail`, message with a hint) for `dagkit doctor`: writable, space, file system, version."""
+        """(check, `pass` | `warn` | `fail`, message with a hint) for `dagkit doctor`: writable, space, version."""
         ...
 
     def close(self) -> None: ...
