@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from types import CoroutineType
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ __all__ = ["Caller"]
 
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _MISSING: Final = object()
+_NO_CLASSES: Final = nullcontext()
 
 
 class Caller:
@@ -34,8 +36,9 @@ class Caller:
             function = self._load(call)
         args, kwargs = call.get("args"), call.get("kwargs")
         decode = _decoder(upstream, self._storage)
-        positional = [arg if type(arg) in _PLAIN else decode(arg) for arg in args] if args else ()
-        named = {key: arg if type(arg) in _PLAIN else decode(arg) for key, arg in kwargs.items()} if kwargs else {}
+        with _classes_of(call, function):
+            positional = [arg if type(arg) in _PLAIN else decode(arg) for arg in args] if args else ()
+            named = {key: arg if type(arg) in _PLAIN else decode(arg) for key, arg in kwargs.items()} if kwargs else {}
         process = os.getpid()
         self._guard(True)
         try:
@@ -60,6 +63,15 @@ class Caller:
             raise Failure("the task's `call` has neither `function` nor `pickle`", "config")
         self._functions[reference or digest or ""] = function
         return function
+
+
+def _classes_of(call: Mapping[str, Any], function: Callable[..., Any]) -> AbstractContextManager[None]:
+    """Values that are decoded for a function that travelled by value are of the classes that it knows by their name."""
+    if "pickle" not in call:
+        return _NO_CLASSES
+    from dagkit.runtime.payload import main_namespace
+
+    return main_namespace(function)
 
 
 def _decoder(upstream: Mapping[str, str | None], storage: Storage) -> Callable[[Any], Any]:

@@ -58,8 +58,8 @@ class Storage:
         return values.load_output(ref, self._output_bytes)
 
     def payload(self, digest: str) -> bytes:
-        """The bytes of a payload."""
-        return self._cached(digest, "payload")
+        """The bytes of a payload, or of a file that a task of some run has stored (a `blob:` ref)."""
+        return self._cached(digest, "output" if digest.startswith("blob:") else "payload")
 
     def keep(self, workflow_id: str, task: str, value: Any) -> str | None:
         """The ref of what a task returned, stored if it is large, with its files; None for None.
