@@ -340,9 +340,10 @@ def test_usage_of_a_longer_task_is_measured(executor: LocalExecutor) -> None:
     assert {"started_at", "host", "pid"} <= set(usage)
 
 
-def test_usage_of_a_command_is_measured(executor: LocalExecutor) -> None:
+def test_usage_of_a_command_is_measured(one_slot: LocalExecutor) -> None:
+    """In a new worker: one that has been as large itself cannot tell."""
     large = "import time; x = b'x' * 200_000_000"
-    usage = run_one(executor, {"cmd": f'{sys.executable} -c "{large}"; exit 4'}).usage or {}
+    usage = run_one(one_slot, {"cmd": f'{sys.executable} -c "{large}"; exit 4'}).usage or {}
 
     assert usage["exit_code"] == 4
     assert usage["peak_rss_bytes"] > 200_000_000

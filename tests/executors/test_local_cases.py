@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
@@ -127,7 +128,8 @@ def test_a_process_that_keeps_the_output_open_is_killed_in_the_end(one_slot: Loc
     assert "exit code 4" in (completion.error or "")
     assert 4 < (completion.usage or {})["wall_s"] < 20
     pid = store.read_log("wf1", "task", "0.1").decode().strip()
-    assert not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text()
+    process = psutil.Process(int(pid)) if psutil.pid_exists(int(pid)) else None
+    assert process is None or not psutil.wait_procs([process], timeout=10)[1] or process.status() == "zombie"
 
 
 def test_a_background_process_with_its_own_output_is_left_alone(one_slot: LocalExecutor, store: Store) -> None:

@@ -25,8 +25,9 @@ class OwnWork:
 
     def digest(self, function: str, values: Sequence[Any], place: Callable[[Promise], str]) -> str | None:
         """Digest of a function, given by its fingerprint, and arguments; None if one of them has no fingerprint."""
-        text = repr(values)
-        if not all(type(value) in ATOMS for value in values):
+        if all(type(value) in ATOMS for value in values):
+            text = repr(values)
+        else:
             contents = [self._content(value, place) for value in values]
             if None in contents:
                 return None
