@@ -70,6 +70,19 @@ def test_a_run_is_driven_to_its_end_and_its_completions_are_acknowledged_after_t
     coordinator.close()
 
 
+def test_a_message_names_the_group_of_its_task_if_there_is_one(store: MemoryStore) -> None:
+    """Without one, executors learn how long it takes together with all tasks that run the same."""
+    submit(store, tasks=[{"name": "t-0", "template": "t"}, {"name": "alone"}])
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+
+    coordinator.drive("w")
+    settle(coordinator, lambda: len(executor.submitted) == 2)
+
+    assert [message.template for message in executor.submitted] == ["t", ""]
+    coordinator.close()
+
+
 class FailingStore(MemoryStore):
     """A store whose saves fail as often as it is told."""
 

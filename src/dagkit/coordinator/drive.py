@@ -171,7 +171,7 @@ class Drive:
             task.kwargs,
             self.state.upstream(index) if task.depends_on else {},
             self._timeouts[index],
-            task.template or name,
+            task.template or "",
             task.resources,
             task.priority,
         )

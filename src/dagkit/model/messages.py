@@ -55,6 +55,7 @@ class TaskMessage:
     Attributes:
         kwargs: The task's own kwargs (`cmd`, `env`, `cwd` or `call`), without any `__` key.
         upstream: Output ref of every direct parent in order; None for a parent without an output.
+        template: The group of tasks that it belongs to; empty for a task of its own.
         timeout_s: Limit for the execution; enforced by the coordinator, carried for executors that can pass it on.
     """
 
