@@ -8,11 +8,12 @@ changed since.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from dagkit.config import Settings, Target
@@ -31,10 +32,34 @@ _alive: set[Host] = set()
 _lock = threading.Lock()
 
 
+class Surroundings:
+    """What workers were started with, and the state of the files of modules that they may have imported."""
+
+    def __init__(self) -> None:
+        self.started_with = os.getcwd(), list(sys.path), dict(os.environ)  # noqa: PTH109
+        self.files = dict(_local_files())
+
+    def still_hold_in(self, now: Surroundings) -> bool:
+        """Whether nothing has changed since; modules imported meanwhile do not count."""
+        same_files = all(now.files.get(file, stamp) == stamp for file, stamp in self.files.items())
+        return same_files and self.started_with == now.started_with
+
+
+def _local_files() -> Iterator[tuple[str, int]]:
+    """Files of modules that are neither installed nor dagkit's own, with their times of modification."""
+    installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    settled = (*installed, os.path.dirname(__file__))  # noqa: PTH120 - of dozens of files at each run
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and not file.startswith(settled):
+            with contextlib.suppress(OSError):
+                yield file, os.stat(file).st_mtime_ns  # noqa: PTH116
+
+
 class Host:
     """An embedded coordinator with the executors of its target. Closes itself a while after its last run has ended."""
 
-    def __init__(self, store: Store, target: Target, surroundings: Hashable) -> None:
+    def __init__(self, store: Store, target: Target, surroundings: Surroundings) -> None:
         self.key, self.target, self.surroundings = (store.url, target.name), target, surroundings
         self._own_store = None if store.url.startswith("memory:") else open_store(store.url)
         self._route = target.route(self._own_store or store)
@@ -44,9 +69,9 @@ class Host:
         self._users = self._visits = 0
         self._is_closing, self._is_closed = False, threading.Event()
 
-    def fits(self, target: Target, surroundings: Hashable) -> bool:
+    def fits(self, target: Target, surroundings: Surroundings) -> bool:
         """Whether a run with this target may use it now."""
-        return self.coordinator.is_alive and self.target == target and self.surroundings == surroundings
+        return self.coordinator.is_alive and self.target == target and self.surroundings.still_hold_in(surroundings)
 
     def enter(self) -> None:
         """One run more. Called under the lock."""
@@ -101,7 +126,7 @@ def drive(
 
     `begin` has the coordinator take over a run, or create one.
     """
-    chosen, surroundings = settings.target(target), _surroundings()
+    chosen, surroundings = settings.target(target), Surroundings()
     with _lock:
         host = _current.get((store.url, chosen.name))
         if host is None or not host.fits(chosen, surroundings):
@@ -129,20 +154,6 @@ def role_of_this_process() -> str:
     if "ipykernel" in sys.modules:
         return "notebook"
     return "session" if hasattr(sys, "ps1") else "script"
-
-
-def _surroundings() -> Hashable:
-    """What workers were started with, and the state of the files that they may have imported."""
-    installed = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-    stamps = []
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and not file.startswith(installed):
-            try:
-                stamps.append((file, os.stat(file).st_mtime_ns))  # noqa: PTH116 - dozens of them for each run
-            except OSError:
-                continue
-    return os.getcwd(), tuple(sys.path), tuple(sorted(os.environ.items())), tuple(sorted(stamps))  # noqa: PTH109
 
 
 @atexit.register
