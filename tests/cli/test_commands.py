@@ -461,6 +461,20 @@ def test_graph_draws_in_every_form(project) -> None:
     assert "no drawing" in project.call("graph", "d.yaml", "-o", "out.pdf", code=2).stderr
 
 
+def test_graph_by_dot_is_for_those_who_have_it(project, monkeypatch) -> None:
+    project.write("d.yaml", project.diamond)
+    fake = project.folder / "dot"
+    fake.write_text("#!/bin/sh\necho '<svg>by dot</svg>'\n")
+    fake.chmod(0o755)
+
+    monkeypatch.setenv("PATH", f"{project.folder}:/usr/bin:/bin")
+    assert "by dot" in project.call("graph", "d.yaml", "--engine", "dot", "--format", "svg").stdout
+    fake.unlink()
+    monkeypatch.setenv("PATH", str(project.folder))
+    assert "not installed" in project.call("graph", "d.yaml", "--engine", "dot", "--format", "svg", code=2).stderr
+    assert "--format svg" in project.call("graph", "d.yaml", "--engine", "dot", code=2).stderr
+
+
 def test_graph_of_a_run_shows_its_states(project) -> None:
     project.write("d.yaml", project.diamond)
     project.call("run", "d.yaml", "--id", "d", "--no-progress")

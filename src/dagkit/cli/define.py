@@ -139,8 +139,18 @@ def _text(spec: WorkflowSpec, form: str, portable: bool) -> str:
     type=click.Choice(["text", "svg", "mermaid", "dot"]),
     help="Default: by the file's name, else text.",
 )
-def graph(session: Session, source: str, params: Sequence[str], output: Path | None, form: str | None) -> None:
+@click.option(
+    "--engine",
+    type=click.Choice(["own", "dot"]),
+    default="own",
+    show_default=True,
+    help="Who lays out an SVG: dagkit, or the dot program of Graphviz, if it is installed.",
+)
+def graph(
+    session: Session, source: str, params: Sequence[str], output: Path | None, form: str | None, engine: str
+) -> None:
     """Draw a workflow, or a run with the states of its tasks."""
+    from dagkit.notebook import dot
     from dagkit.notebook import graph as drawing
 
     states = None
@@ -150,7 +160,12 @@ def graph(session: Session, source: str, params: Sequence[str], output: Path | N
         run = session.run(source)
         spec, states = run.spec, {task.name: task.state for task in run.tasks()}
     form = form or (_format_of(output) if output is not None else "text")
-    _write(getattr(drawing, form)(spec, states), output)
+    if engine == "dot" and form != "svg":
+        raise UsageError(f"--engine dot draws SVG, not {form}: give --format svg or -o FILE.svg")
+    if engine == "dot":
+        _write(dot.render(drawing.dot(spec, states)).decode(), output)
+    else:
+        _write(getattr(drawing, form)(spec, states), output)
 
 
 def _format_of(path: Path) -> str:
