@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import time
@@ -13,7 +12,7 @@ from typing import Any, Final
 
 from dagkit.runtime.failure import signal_name
 from dagkit.runtime.outcome import Failure, Outcome
-from dagkit.runtime.usage import peak_bytes
+from dagkit.runtime.usage import own_peak_bytes, peak_bytes
 
 __all__ = ["Command", "check", "run"]
 
@@ -70,7 +69,7 @@ def run(
     If something in the group keeps them open after the command has ended, the group is killed after five seconds and
     the command's exit code stands.
     """
-    inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # counts for a new process until it passes it
+    inherited = own_peak_bytes()  # counts for a new process until it passes it
     try:
         process = subprocess.Popen(
             ["/bin/sh", "-c", text], stdin=subprocess.DEVNULL, env=environment, cwd=cwd, start_new_session=True
@@ -90,8 +89,8 @@ def run(
     outcome = _ended(code)
     outcome.stopped = command.is_stopped
     outcome.measured = {"cpu_s": round(used.ru_utime + used.ru_stime, 6)}
-    if used.ru_maxrss > inherited:
-        outcome.measured["peak_rss_bytes"] = peak_bytes(used.ru_maxrss)
+    if (peak := peak_bytes(used.ru_maxrss)) > inherited:
+        outcome.measured["peak_rss_bytes"] = peak
     return outcome
 
 

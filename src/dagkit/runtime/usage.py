@@ -12,9 +12,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Meter", "peak_bytes"]
+__all__ = ["Meter", "own_peak_bytes", "peak_bytes"]
 
 SHORT_S: Final = 0.001
+_STATUS: Final = Path("/proc/self/status")
+_CLEAR: Final = Path("/proc/self/clear_refs")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -23,17 +25,42 @@ def peak_bytes(ru_maxrss: int) -> int:
     return ru_maxrss if sys.platform == "darwin" else ru_maxrss * 1024
 
 
+def own_peak_bytes() -> int:
+    """The largest resident size of this process.
+
+    Linux counts in `ru_maxrss` what the process was before it became this program, a copy of a large notebook perhaps;
+    `VmHWM` in /proc/self/status (proc(5)) begins with the program.
+    """
+    try:
+        status = _STATUS.read_bytes()
+    except OSError:
+        return peak_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    found = status.partition(b"VmHWM:")[2].split(None, 1)
+    return int(found[0]) * 1024 if found else peak_bytes(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def _forget_peak() -> bool:
+    """Have the kernel begin a new peak (`5` to /proc/self/clear_refs, proc(5)); False where it cannot."""
+    try:
+        _CLEAR.write_bytes(b"5")
+    except OSError:
+        return False
+    return True
+
+
 class Meter:
     """Measures the attempts of one process, one after the other.
 
-    The peak of a process is remembered by the kernel for its whole life. It belongs to the attempt in which it rose;
-    an attempt below an earlier peak is known only by the samples that the process's watcher takes of long ones.
+    The peak belongs to one attempt where the kernel can be told to forget it. Elsewhere it belongs to the attempt in
+    which it rose, and one below an earlier peak is known only by the samples that the process's watcher takes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, forgets: bool | None = None) -> None:
+        """`forgets`: whether the kernel can be told to forget the peak; found out if None."""
         self._own = time.process_time()
         self._children = _children_s()
-        self._peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self._forgets = _forget_peak() if forgets is None else forgets
+        self._peak = own_peak_bytes()
         self._sampled = 0
 
     def sample(self, resident_bytes: int | None = None) -> None:
@@ -54,11 +81,13 @@ class Meter:
         children = _children_s()
         usage: dict[str, Any] = {"cpu_s": round(own - before + children - self._children, 6)}
         self._children = children
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        if peak > self._peak:
-            usage["peak_rss_bytes"] = peak_bytes(peak)
+        peak = own_peak_bytes()
+        if self._forgets or peak > self._peak:
+            usage["peak_rss_bytes"] = max(peak, self._sampled)
         elif self._sampled:
             usage["peak_rss_bytes"] = self._sampled
+        if self._forgets:
+            _forget_peak()
         self._peak, self._sampled = peak, 0
         return usage
 
