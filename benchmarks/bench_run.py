@@ -37,6 +37,11 @@ def successor(k: int) -> int:
 
 
 @task
+def pause(k: int) -> None:
+    time.sleep(0.1)
+
+
+@task
 def merge(values: list[int]) -> int:
     return len(values)
 
@@ -63,7 +68,12 @@ def whole_run(build: Callable[[], Any], check: Callable[[Any], None]) -> float:
 
 def warm_up() -> None:
     """Start the workers, as the references start theirs."""
-    nothing.map(range(4))[0].run(store=str(ROOT / ".dagkit"), progress=False).result()
+
+    @workflow
+    def pauses() -> Any:
+        return [pause(k) for k in range(2 * SLOTS)]
+
+    pauses().run(store=str(ROOT / ".dagkit"), progress=False).result()
 
 
 def expect(value: Any) -> Callable[[Any], None]:

@@ -35,14 +35,15 @@ class Drive:
         self, workflow_id: str, state: WorkflowState, etag: str, lease: Lease, starts: Callable[[str], bool]
     ) -> None:
         self.workflow_id, self.state, self.etag, self.lease = workflow_id, state, etag, lease
-        self.conflicts = 0
+        self.conflicts, self.next_save = 0, 0.0
         self.is_saving = self.is_stopping = self.is_over_when_saved = False
         self._starts = starts
         self._refusals, self._pause_until = 0, 0.0
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
         self._dirty = True
-        self._flight: dict[tuple[str, int | None], AttemptKey] = {}
+        self._flight: dict[tuple[str, int | None], int] = {}
+        """Generation by task and attempt, of what executors have and have not reported."""
         spec = state.spec
         self._queues = [spec.queue_of(task) for task in spec.tasks]
         self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
@@ -147,8 +148,9 @@ class Drive:
         self._refusals = 0
         if taken < len(items):
             self.state.undo(items[taken:])
-        for message in messages[:taken]:
-            self._flight[message.task, message.attempt] = message.key
+        flight = self._flight
+        for item in items[:taken]:
+            flight[item.name, item.attempt] = item.generation
         return taken
 
     def _pause_after(self, error: BackendError, now: float) -> None:
@@ -178,7 +180,10 @@ class Drive:
 
     def in_flight(self) -> list[AttemptKey]:
         """Attempts handed to an executor that have not been reported."""
-        return list(self._flight.values())
+        return [
+            AttemptKey(self.workflow_id, task, generation, attempt or 0)
+            for (task, attempt), generation in self._flight.items()
+        ]
 
     def running_messages(self) -> list[TaskMessage]:
         """Messages of the attempts that are running by the state: what a restart has to find again."""
@@ -190,7 +195,7 @@ class Drive:
                     index, name, entry["attempt_no"], entry.get("generation", 0), self._queues[index]
                 )
                 messages.append(message)
-                self._flight[name, message.attempt] = message.key
+                self._flight[name, message.attempt] = message.generation
         return messages
 
     # --- saving
