@@ -38,8 +38,12 @@ class Progress(Protocol):
 
 
 def progress_for(wanted: bool | None, stream: IO[str] | None = None) -> Progress:
-    """The bar on a terminal, lines elsewhere, nothing if `wanted` is False."""
-    stream = stream if stream is not None else sys.stderr
+    """The bar on a terminal, lines elsewhere, nothing if `wanted` is False.
+
+    By default on stderr; in a notebook, which shows that as an alarm, on stdout.
+    """
+    if stream is None:
+        stream = sys.stdout if "ipykernel" in sys.modules else sys.stderr
     if wanted is False:
         return NoProgress()
     if stream.isatty():
