@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagkit import embedded, tables
@@ -353,13 +354,8 @@ class Run:
         if self._outcome is None:
             time.sleep(seconds)
             return
-        try:
+        with contextlib.suppress(FutureTimeout, CancelledError):
             self._outcome.exception(timeout=seconds)
-        except (TimeoutError, CancelledError):
-            pass
-        except Exception as error:  # Python 3.10: concurrent.futures.TimeoutError is a class of its own
-            if type(error).__name__ != "TimeoutError":
-                raise
 
     def _driven_to_the_end(self, show: Callable[[RunRow], None]) -> RunStatus:
         outcome = self._outcome

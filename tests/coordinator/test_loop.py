@@ -372,7 +372,8 @@ def test_a_timeout_stops_the_attempt_and_the_next_one_starts_in_the_same_step(st
 
     assert executor.submitted[1].attempt == 2
     assert coordinator.counters.timed_out == 1
-    assert store.task_entries("w")["a"].get("kind", FailureKind.TIMEOUT) == FailureKind.TIMEOUT
+    settle(coordinator, lambda: store.task_entries("w")["a"].get("attempt_no") == 2)
+    assert store.task_entries("w")["a"]["kind"] == FailureKind.TIMEOUT
     coordinator.close()
 
 
