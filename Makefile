@@ -33,7 +33,7 @@ docs: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "docs: built into site/"
 
-unit: $(VENV)/.dev
+unit: $(VENV)/.dev $(VENV)/.services
 	@PATH="$(abspath $(BIN)):$$PATH" .ci/unit $(WORKERS)
 
 bench: $(VENV)/.bench
@@ -54,6 +54,10 @@ $(VENV)/.dev: $(VENV)/.python pyproject.toml
 	@echo "Installing dagkit and what its tests need into $(VENV) (a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@ $(VENV)/.base
+
+$(VENV)/.services: $(VENV)/.python .ci/services
+	@VENV="$(VENV)" .ci/services
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
