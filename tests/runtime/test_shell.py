@@ -14,7 +14,7 @@ from dagkit.runtime.outcome import Failure, Outcome
 
 def run(text: str, cwd: Path | None = None, command: shell.Command | None = None) -> Outcome:
     place = None if cwd is None else str(cwd)
-    return shell.run(text, dict(os.environ), place, command or shell.Command(), lambda group: None)
+    return shell.run(text, dict(os.environ), place, command or shell.Command())
 
 
 @pytest.mark.parametrize(

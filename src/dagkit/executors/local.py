@@ -222,9 +222,9 @@ class LocalExecutor:
         return 0 < len(self._jobs) <= self.slots and recent.samples > 0 and recent.expected_s < _TINY_S
 
     def _linger(self) -> bool:
-        """Whether so many short tasks are under way that it pays to let their reports gather."""
-        recent = self._paces.recent
-        return len(self._jobs) * recent.expected_s > 4 * _LINGER_S * self.slots and recent.batch >= 16
+        """Whether every worker has so much work in hand that it pays to let their reports gather."""
+        members = self._crew.members
+        return bool(members) and all(len(slot.jobs) > 1 and slot.load_s > 2 * _LINGER_S for slot in members)
 
     def _digest(self, slot: Slot, frames: Iterable[Any]) -> None:
         reports, jobs = self._reports, self._jobs
@@ -381,6 +381,8 @@ class LocalExecutor:
         self._digest(slot, frames)
         jobs, log = list(slot.jobs), slot.log
         slot.jobs.clear()
+        if jobs:
+            slot.kill_command(jobs[0])
         is_guilty = bool(jobs) and not slot.is_doomed and slot.has_begun(jobs[0])
         code = self._crew.remove(slot, keep_log=True)
         if not slot.is_ready:
@@ -393,7 +395,6 @@ class LocalExecutor:
                 text, kind = stop_text(culprit.message, culprit.stop), culprit.stop
             else:
                 text, kind = describe_exit(code, self._oom)
-            slot.kill_command(culprit)
             self._finish(culprit, failure(culprit.message, text, kind, {**slot.usage(code), "host": self._host}))
         for job in jobs:
             if job.stop is not None:

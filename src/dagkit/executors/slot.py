@@ -272,7 +272,7 @@ class Slot:
         return job.frame_end <= self._queued - unread
 
     def kill_command(self, job: Job) -> None:
-        """Kill what a command of a worker that died has left, also if the worker did not get to say its group."""
+        """Kill what the command of a worker that died has left, also if the worker did not get to say its group."""
         message = job.message
         if not job.is_call:
             identity = task_id(message.workflow_id, message.task, message.generation, message.attempt)

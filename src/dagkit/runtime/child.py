@@ -10,7 +10,8 @@ that have not begun, all or these; ("stop", serial): stop this command; ("answer
 A job: (serial, workflow_id, task, generation, attempt, kwargs, upstream).
 
 Frames from the worker: (serial, ref, started_at, wall_s) for a short success without anything else to say;
-(serial, {...}) for any other report; ("ready",); ("leaving",); ("back", serials); ("group", pid); ("ask", what, about).
+(serial, {...}) for any other report; ("ready",); ("leaving",); ("back", serials); ("ask", what, about);
+("group", pid): of a command that takes long, for whoever has to kill it when this process is gone.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ class Worker:
             outcome.error = outcome.error or f"the working directory is gone: {error}"
             outcome.kind = outcome.kind or "node"
         log = self._end_log(workflow_id, task, f"{generation}.{attempt}")
-        used = self._meter.end(wall_s)
+        used = self._meter.end(wall_s) if outcome.used is None else self._meter.end_command(outcome.used)
         if outcome.error is None and not used and not log and call is not None:
             self._send((serial, outcome.ref, started_at, wall_s))
         else:
@@ -211,7 +212,7 @@ class Worker:
             return Outcome(error="stopped before it began", kind="cancelled", stopped=True)
         environment = self._around.for_command(variables, own)
         try:
-            return shell.run(text, environment, cwd, command, lambda group: self._send(("group", group)))
+            return shell.run(text, environment, cwd, command)
         finally:
             self._command = shell.Command()
 
@@ -382,9 +383,13 @@ class Worker:
         """Read on behalf of the main thread until this job has ended."""
         if not self._reading.acquire(timeout=_TICK_S):
             return
-        published, kill_at, sample_at = False, 0.0, 0.0
+        published, kill_at, sample_at, told = False, 0.0, 0.0, None
         try:
             while self._current is job:
+                group = self._command.group
+                if group is not None and group != told:
+                    told = group
+                    self._tell_group(group)
                 if self._read_once(int(_TICK_S * 1000)):
                     self._wake.put(None)
                 age = time.monotonic() - since
@@ -392,7 +397,6 @@ class Worker:
                     published = self._publish(job)
                 if age > _SAMPLE_AFTER_S and time.monotonic() > sample_at:
                     sample_at = time.monotonic() + _SAMPLE_EVERY_S
-                    group = self._command.group
                     self._meter.sample(None if group is None else shell.resident_bytes(group))
                 if self._stop_serial == job[0]:
                     kill_at = kill_at or time.monotonic() + self._kill_timeout_s
@@ -401,6 +405,13 @@ class Worker:
         finally:
             self._reading.release()
             self._wake.put(None)
+
+    def _tell_group(self, group: int) -> None:
+        """Not after the report of its command: the number may be another's by then."""
+        data = pack(("group", group))
+        with self._writing:
+            if self._command.group == group:
+                write_all(self._reports, data)
 
     def _publish(self, job: Job) -> bool:
         try:

@@ -90,7 +90,7 @@ class Surroundings:
             self._write_upstream(upstream)
         if not self.output_file:
             self._count += 1
-            self.output_file = str(self._scratch / f"output-{self._count}.json")
+            self.output_file = f"{self._scratch}/output-{self._count}.json"
         identity = task_id(workflow_id, task, generation, attempt)
         return (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from resource import struct_rusage
 from typing import Any
 
 __all__ = ["Failure", "Outcome"]
@@ -18,7 +19,7 @@ class Outcome:
         kind: A `FailureKind` value; set with `error`.
         exit_code, signal: How a command ended (`signal` by name).
         stopped: The attempt was sent a signal because the executor asked for it.
-        measured: Parts of the usage report that the runner measured itself.
+        used: What a command that has ended used, with its children that it waited for.
     """
 
     ref: str | None = None
@@ -27,11 +28,10 @@ class Outcome:
     exit_code: int | None = None
     signal: str | None = None
     stopped: bool = False
-    measured: dict[str, Any] = field(default_factory=dict)
+    used: struct_rusage | None = None
 
-    def report(self, used: dict[str, Any]) -> dict[str, Any]:
+    def report(self, usage: dict[str, Any]) -> dict[str, Any]:
         """What the executor is told; what says nothing is left out."""
-        usage = {**used, **self.measured}
         for name in ("exit_code", "signal"):
             if getattr(self, name) is not None:
                 usage[name] = getattr(self, name)

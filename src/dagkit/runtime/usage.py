@@ -73,7 +73,7 @@ class Meter:
         self._sampled = max(self._sampled, resident_bytes)
 
     def end(self, wall_s: float) -> dict[str, Any]:
-        """What the attempt that has just ended used beside its wall time; {} for a short one."""
+        """What the call that has just ended used beside its wall time; {} for a short one."""
         own, before = time.process_time(), self._own
         self._own = own
         if wall_s < SHORT_S:
@@ -89,6 +89,22 @@ class Meter:
         if self._forgets:
             _forget_peak()
         self._peak, self._sampled = peak, 0
+        return usage
+
+
+    def end_command(self, used: resource.struct_rusage) -> dict[str, Any]:
+        """What the command that has just ended used; `used` is the kernel's account of its process.
+
+        The account's peak begins at that of this process, which started it: it is not below the size of a worker.
+        """
+        usage: dict[str, Any] = {"cpu_s": round(used.ru_utime + used.ru_stime, 6)}
+        self._own, self._children = time.process_time(), _children_s()
+        peak, sampled = peak_bytes(used.ru_maxrss), self._sampled
+        if self._forgets or peak > self._peak:
+            usage["peak_rss_bytes"] = max(peak, sampled)
+        elif sampled:
+            usage["peak_rss_bytes"] = sampled
+        self._sampled = 0
         return usage
 
 
