@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -85,6 +87,8 @@ def parsl_rate(n: int) -> float:
     from parsl.executors import HighThroughputExecutor
     from parsl.providers import LocalProvider
 
+    # Parsl starts its interchange and its workers by name, also where the environment is not activated.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     root = tempfile.mkdtemp(prefix="parsl-bench-")
     provider = LocalProvider(init_blocks=1, max_blocks=1)
     executor = HighThroughputExecutor(max_workers_per_node=SLOTS, address="127.0.0.1", provider=provider)
