@@ -20,7 +20,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from dagkit import task
+from dagkit import task, workflow
 
 SLOTS = 2
 
@@ -28,6 +28,22 @@ SLOTS = 2
 @task
 def nothing(k: int) -> int:
     return k
+
+
+@task
+def pause(k: int) -> None:
+    time.sleep(0.1)
+
+
+@workflow
+def pauses() -> Any:
+    """Has every worker started."""
+    return pause.map(range(2 * SLOTS))
+
+
+@workflow
+def mapped(n: int) -> Any:
+    return nothing.map(range(n))
 
 
 def plain(k: int) -> int:
@@ -38,15 +54,10 @@ def dagkit_rate(n: int) -> float:
     root = Path(tempfile.mkdtemp(prefix="dagkit-bench-"))
     try:
         store = str(root / ".dagkit")
-        nothing(0).run(store=store, progress=False).result()
-        from dagkit import workflow
-
-        @workflow
-        def mapped() -> Any:
-            return nothing.map(range(n))
+        pauses().run(store=store, progress=False).result()
 
         started = time.perf_counter()
-        assert mapped().run(store=store, progress=False).result() == list(range(n))
+        assert mapped(n).run(store=store, progress=False).result() == list(range(n))
         return n / (time.perf_counter() - started)
     finally:
         shutil.rmtree(root, ignore_errors=True)

@@ -24,6 +24,7 @@ from dagkit.coordinator.ownership import Leases, make_owner
 from dagkit.coordinator.saver import Saver
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
 from dagkit.executors.base import Executor
+from dagkit.gc_pause import no_gc
 from dagkit.model.messages import Completion, Started
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
@@ -222,16 +223,17 @@ class Coordinator:
         self._run_calls()
         reports = self._fleet.poll(wait_s)
         now = self.now()
-        for report in reports:
-            self._take(report, now)
-        self._run_calls()
-        self._housekeeping(now)
-        for drive in self._in_turn():
-            try:
-                self._advance(drive, now)
-            except DagkitError as error:
-                self._stop_driving(drive, error)
-        self._settle_saves()
+        with no_gc():  # reports and messages live for a step or two: the collector would look at all of them in vain
+            for report in reports:
+                self._take(report, now)
+            self._run_calls()
+            self._housekeeping(now)
+            for drive in self._in_turn():
+                try:
+                    self._advance(drive, now)
+                except DagkitError as error:
+                    self._stop_driving(drive, error)
+            self._settle_saves()
 
     def now(self) -> float:
         """Seconds since the epoch, immune to jumps of the wall clock while this process lives."""
