@@ -73,7 +73,7 @@ def reason(run: Run, task: TaskRow, waits_for: Iterable[str] = ()) -> str:
 
 def _room(run: Run, task: TaskRow) -> str:
     """What a ready task lacks."""
-    if not run.is_driven():
+    if not run.driver.is_driven():
         return "somebody to drive the run: `dagkit coordinator`"
     limit = run.spec.max_parallelism
     if limit is not None and run.counts.running >= limit:

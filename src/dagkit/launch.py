@@ -67,10 +67,10 @@ def start(
     with no_gc():
         if found is None:
             definition = _definition(spec, workflow_id, driver)
-            run.create_here(target, definition, lambda state: keep_cached(state, opened, opened.now()))
-        elif not run.is_driven():
+            run.driver.create(target, run.spec, definition, lambda state: keep_cached(state, opened, opened.now()))
+        elif not run.driver.is_driven():
             _take_up(opened, found, spec, workflow_id, driver, resume)
-            run.drive_here()
+            run.driver.take_over()
         elif not _same_work(found, spec):
             raise WorkflowExists(workflow_id, "it is running, with another definition")
     if wait:
@@ -113,8 +113,8 @@ def attach(id: str, store: Store | str | Path | None = None, *, drive: bool = Tr
     settings, opened = _open(store)
     run = Run(opened, id, settings)
     over = RunStatus(run.row().status).is_over
-    if drive and not over and run.is_embedded() and not run.is_driven():
-        run.drive_here()
+    if drive and not over and run.driver.is_embedded() and not run.driver.is_driven():
+        run.driver.take_over()
     return run
 
 

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import difflib
 import importlib
-import sys
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import CancelledError, Future
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dagkit import embedded, tables
+from dagkit import tables
 from dagkit.config import Settings
-from dagkit.coordinator.ownership import is_owner_dead, is_this_process
-from dagkit.engine.state import RetryCounts, WorkflowState
+from dagkit.driver import Driver
+from dagkit.engine.state import RetryCounts
 from dagkit.errors import (
-    BackendError,
-    LeaseLost,
-    RunBusy,
     RunCancelled,
-    RunTimeout,
-    StateConflict,
     TaskFailed,
     UnknownTask,
     UsageError,
@@ -59,8 +50,8 @@ class Run:
     def __init__(
         self, store: Store, workflow_id: str, settings: Settings, *, flow: Any = None, spec: WorkflowSpec | None = None
     ) -> None:
-        self.store, self.id, self._settings, self._flow, self._spec = store, workflow_id, settings, flow, spec
-        self._outcome: Future[RunStatus] | None = None
+        self.store, self.id, self._flow, self._spec = store, workflow_id, flow, spec
+        self.driver = Driver(store, workflow_id, settings)
 
     # --- what it is
 
@@ -159,9 +150,9 @@ class Run:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             with progress_for(progress) as shown:
-                return self._wait(deadline, shown.update)
+                return self.driver.wait(deadline, shown.update)
         except KeyboardInterrupt:
-            self._interrupted()
+            self.driver.let_go()
             raise
 
     def result(self, timeout: float | None = None) -> Any:
@@ -189,7 +180,7 @@ class Run:
             if self.status.is_over:
                 row = self.task(name)
                 break
-            self._pause(0.05)
+            self.driver.pause(0.05)
             row = self.task(name)
         if row.state in FAILED_STATES:
             raise self._failure(row) if row.state is TaskState.FAILED else self._not_run(row)
@@ -216,12 +207,7 @@ class Run:
 
     def cancel(self) -> None:
         """Ask for an end: nothing more starts, what runs is stopped. Does nothing to a run that is over."""
-        host = embedded.driving(self.store.url, self.id)
-        if host is None and not self.is_driven() and not self.status.is_over:
-            self._change(lambda state: state.request_cancel(self.store.now()))
-        self.store.request_cancel(self.id)
-        if host is not None:
-            host.coordinator.look_at_cancels()
+        self.driver.cancel(self.spec)
 
     def retry(self, tasks: Iterable[str] | None = None) -> RetryCounts:
         """Make failed, upstream-failed and cancelled tasks (all, or those named) eligible again, and go on.
@@ -229,56 +215,25 @@ class Run:
         `RunBusy` while a cancelled run is still stopping its tasks.
         """
         names = None if tasks is None else [self._name_of(task) for task in tasks]
-        counts = self._change(lambda state: state.user_retry(self.store.now(), names), clear_cancel=True)
-        self._go_on()
+        counts = self.driver.change(
+            self.spec, lambda state: state.user_retry(self.store.now(), names), clear_cancel=True
+        )
+        self.driver.go_on()
         return counts
 
     def rerun(self, from_: str | Node[Any] | Iterable[str | Node[Any]]) -> int:
         """Run tasks and everything that descends from them again, completed or not; returns how many tasks that is."""
         several = [from_] if isinstance(from_, str) or not isinstance(from_, Iterable) else list(from_)
         names = [self._name_of(task) for task in several]
-        count = self._change(lambda state: state.rerun(names, self.store.now()), clear_cancel=True)
-        self._go_on()
+        count = self.driver.change(self.spec, lambda state: state.rerun(names, self.store.now()), clear_cancel=True)
+        self.driver.go_on()
         return count
 
     def resume(self) -> Run:
         """Drive the run in this process if it is not over and nobody drives it; returns self."""
-        if not self.status.is_over and not self.is_driven():
-            self.drive_here()
+        if not self.status.is_over and not self.driver.is_driven():
+            self.driver.take_over()
         return self
-
-    def drive_here(self) -> None:
-        """Take the run over in this process. `RunBusy` if a living coordinator drives it."""
-        target = str(self.store.load_definition(self.id).get("driver", {}).get("target", self._settings.default_target))
-        self._drop_own_lease()
-        self._outcome = embedded.drive(self.store, self._settings, target, lambda c: c.drive(self.id))
-
-    def create_here(self, target: str, definition: Mapping[str, Any], prepare: Callable[[WorkflowState], Any]) -> None:
-        """Store the run, which is new, and drive it in this process. `WorkflowExists`."""
-        self._outcome = embedded.drive(
-            self.store, self._settings, target, lambda c: c.create(self.id, self.spec, definition, prepare)
-        )
-
-    def _drop_own_lease(self) -> None:
-        """A lease that this process holds without driving the run: it could not be released when the store failed."""
-        lease = self.store.lease(self._lease_name)
-        if lease is not None and is_this_process(lease.owner) and embedded.driving(self.store.url, self.id) is None:
-            self.store.break_lease(self._lease_name)
-
-    def is_embedded(self) -> bool:
-        """Whether the process that started the run meant to drive it itself."""
-        return "driver" in self.store.load_definition(self.id)
-
-    def is_driven(self) -> bool:
-        """Whether somebody drives the run now; a process of this host that is gone does not count."""
-        if embedded.driving(self.store.url, self.id) is not None:
-            return True
-        lease = self.store.lease(self._lease_name)
-        return lease is not None and not is_owner_dead(lease.owner) and not is_this_process(lease.owner)
-
-    @property
-    def _lease_name(self) -> str:
-        return f"run/{self.id}"
 
     def reproduce(self, task: str | Node[Any]) -> Any:
         """Run a Python task's function in this process, with the very arguments that it had in the run.
@@ -322,94 +277,6 @@ class Run:
         return importlib.import_module("dagkit.notebook.graph")  # by name: the faces lie above this layer
 
     # --- inside
-
-    def _wait(self, deadline: float | None, show: Callable[[RunRow], None]) -> RunStatus:
-        pause, next_look = 0.01, time.monotonic() + _LOOK_AT_DRIVER_S
-        while True:
-            if self._outcome is None and time.monotonic() >= next_look:
-                next_look = time.monotonic() + _LOOK_AT_DRIVER_S
-                self._take_over_if_abandoned()
-            if self._outcome is not None and self._outcome.done():
-                return self._driven_to_the_end(show)
-            row = self.row()
-            show(row)
-            if RunStatus(row.status).is_over and (self._outcome is None or not self.is_driven()):
-                return RunStatus(row.status)
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise RunTimeout(
-                    f"run {fold_id(self.id)} ({row.name}) is {row.status}, {row.counts.ended} of {row.counts.total} "
-                    f"tasks have ended; it goes on. Wait again with run.wait(), or stop it with run.cancel()."
-                )
-            self._pause(pause if left is None else min(pause, left))
-            pause = min(0.1 if self._outcome is not None else 0.5, pause * 1.5)
-
-    def _take_over_if_abandoned(self) -> None:
-        """Go on with a run whose driver, a process like this one, has died."""
-        if self.is_embedded() and not self.is_driven() and not self.status.is_over:
-            with contextlib.suppress(RunBusy):  # somebody else was faster
-                self.drive_here()
-
-    def _pause(self, seconds: float) -> None:
-        if self._outcome is None:
-            time.sleep(seconds)
-            return
-        with contextlib.suppress(FutureTimeout, CancelledError):
-            self._outcome.exception(timeout=seconds)
-
-    def _driven_to_the_end(self, show: Callable[[RunRow], None]) -> RunStatus:
-        outcome = self._outcome
-        assert outcome is not None  # the caller has looked
-        try:
-            status = outcome.result()
-        except CancelledError:
-            raise RunBusy(f"run {fold_id(self.id)} was handed back; {self._how_to_go_on()}") from None
-        except StateConflict as error:
-            raise BackendError(f"{error}, again and again; {self._how_to_go_on()}") from error
-        except LeaseLost as error:
-            raise BackendError(f"{error}; look at the run with dagkit.attach({self.id!r})") from error
-        except BackendError as error:
-            raise BackendError(f"{error} What was saved is safe; {self._how_to_go_on()}") from error
-        show(self.row())
-        return status
-
-    def _interrupted(self) -> None:
-        host = embedded.driving(self.store.url, self.id)
-        if host is not None:
-            host.close()
-            row = self.row()
-            sys.stderr.write(
-                f"\nStopped: {row.counts.ended} of {row.counts.total} tasks of {row.name} have ended and are saved; "
-                f"{self._how_to_go_on()}\n"
-            )
-
-    def _how_to_go_on(self) -> str:
-        return f"go on with dagkit.attach({self.id!r}), or run(..., id={self.id!r}, resume=True)"
-
-    def _change(self, change: Callable[[WorkflowState], T], *, clear_cancel: bool = False) -> T:
-        """Apply a change to the state: by this process's coordinator if it drives the run, else by a guarded save."""
-        host = embedded.driving(self.store.url, self.id)
-        if host is not None:
-            withdraw = (lambda: self.store.clear_cancel(self.id)) if clear_cancel else None
-            changed: T = host.coordinator.state_call(self.id, lambda drive: drive.change(change, withdraw))
-            return changed
-        for _ in range(_CHANGE_TRIES):
-            stored = self.store.load(self.id)
-            state = WorkflowState.load(self.spec, stored.state, read_output=self._read_output)
-            changed = change(state)
-            if clear_cancel:
-                self.store.clear_cancel(self.id)
-            try:
-                self.store.save(self.id, state.take_changes(), stored.etag)
-            except StateConflict:
-                continue
-            return changed
-        raise StateConflict(self.id)
-
-    def _go_on(self) -> None:
-        """After a change that makes tasks eligible: drive the run here if it was driven by a process like this one."""
-        if self.is_embedded() and not self.is_driven():
-            self.drive_here()
 
     def _name_of(self, task: str | Node[Any]) -> str:
         name = task if isinstance(task, str) else self._name_of_node(task)
@@ -492,7 +359,7 @@ class Run:
             elif ended:
                 return
             if not ended:
-                self._pause(0.1)
+                self.driver.pause(0.1)
             row = self.task(name)
 
 

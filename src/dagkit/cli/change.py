@@ -108,7 +108,7 @@ def _go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
     from dagkit.cli.start import report_end
 
     if embedded.driving(run.store.url, run.id) is None:
-        if not run.is_driven() and not run.status.is_over:
+        if not run.driver.is_driven() and not run.status.is_over:
             say("nobody drives this run now: start `dagkit coordinator`")
         return 0
     if not wait:
