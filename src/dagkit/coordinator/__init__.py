@@ -1,11 +1,13 @@
 """The coordinator: the only writer of run state.
 
 `loop` takes completions, advances the DAG and dispatches; `drive` is one run under it; `fleet` the executors behind the
-queues; `saver` writes; `ownership` says who may.
+queues; `saver` writes; `ownership` says who may; `service` is the claim to every run of a store.
 """
 
 from __future__ import annotations
 
-from dagkit.coordinator.loop import SERVICE_LEASE, Coordinator, Counters, Pace
+from dagkit.coordinator.loop import Coordinator
+from dagkit.coordinator.pace import Counters, Pace
+from dagkit.coordinator.service import SERVICE_LEASE
 
 __all__ = ["SERVICE_LEASE", "Coordinator", "Counters", "Pace"]

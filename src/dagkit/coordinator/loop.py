@@ -15,62 +15,27 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import dataclass
 from typing import Any
 
 from dagkit.coordinator.drive import Drive, Prepare
 from dagkit.coordinator.fleet import Fleet
 from dagkit.coordinator.ownership import Leases, make_owner
+from dagkit.coordinator.pace import Counters, Pace
 from dagkit.coordinator.saver import Saver
+from dagkit.coordinator.service import Service
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
 from dagkit.executors.base import Executor
 from dagkit.gc_pause import no_gc
 from dagkit.model.messages import Completion, Started
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
-from dagkit.stores.base import Lease, Store
+from dagkit.stores.base import Store
 
-__all__ = ["Coordinator", "Counters", "Pace"]
+__all__ = ["Coordinator"]
 
 log = logging.getLogger("dagkit.coordinator")
 
-SERVICE_LEASE = "coordinator"
 _SAVE_PATIENCE_S = 0.005
-_ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.CANCELLING)
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How a coordinator paces itself; times in seconds, defaults where they exist from ai4s-jobq (facts: jobq 9).
-
-    Attributes:
-        running_timeout_s: Limit for tasks that have none of their own.
-        save_interval_s: Between two saves of a run that goes on. What a crash may repeat grows with it; what is saved
-            twice (as running, then as completed) shrinks. The last save of a run does not wait.
-    """
-
-    idle_sleep_s: float = 0.5
-    cancel_poll_interval_s: float = 1.0
-    flush_retry_limit: int = 2
-    lease_ttl_s: float = 60.0
-    discovery_interval_s: float = 0.5
-    close_grace_s: float = 5.0
-    running_timeout_s: float | None = None
-    save_interval_s: float = 0.02
-
-
-@dataclass
-class Counters:
-    """What a coordinator has done since it started."""
-
-    steps: int = 0
-    completions: int = 0
-    ignored: int = 0
-    orphans: int = 0
-    conflicts: int = 0
-    dispatched: int = 0
-    timed_out: int = 0
-    saves: int = 0
 
 
 class Coordinator:
@@ -97,13 +62,13 @@ class Coordinator:
         self.store, self.pace, self.counters = store, pace or Pace(), Counters()
         self._fleet, self._discover = Fleet(route), discover
         self._leases = Leases(store, make_owner(role), self.pace.lease_ttl_s)
+        self._service = Service(store, self._leases)
         self._drives: dict[str, Drive] = {}
         self._outcomes: dict[str, Future[RunStatus]] = {}
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._saver = Saver(store, self._fleet.interrupt, save_backoff_s)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._service_lease: Lease | None = None
         self._clock_offset = time.time() - time.monotonic()
         self._next_cancel_poll = self._next_renewal = self._next_discovery = 0.0
 
@@ -186,7 +151,7 @@ class Coordinator:
         self._fleet.interrupt()
         if self._thread is None:
             self._hand_back()
-            self._leave_service()
+            self._service.leave()
         elif self._thread is not threading.current_thread():
             self._thread.join()
         self._saver.close()
@@ -202,7 +167,7 @@ class Coordinator:
     def _loop(self) -> None:
         try:
             while not self._stopping.is_set():
-                if self._discover and not self._hold_service_lease():
+                if self._discover and not self._service.hold():
                     self._stopping.wait(self.pace.idle_sleep_s)
                     continue
                 self.step(self._patience())
@@ -215,7 +180,7 @@ class Coordinator:
                 raise
         finally:
             self._run_calls()
-            self._leave_service()
+            self._service.leave()
 
     def step(self, wait_s: float = 0.0) -> None:
         """One step over all driven runs; waits at most `wait_s` for something to happen."""
@@ -405,7 +370,8 @@ class Coordinator:
             self._renew_leases()
         if self._discover and now >= self._next_discovery:
             self._next_discovery = now + self.pace.discovery_interval_s
-            self._find_runs()
+            for workflow_id in self._service.runs_to_drive(self._drives):
+                self._try_to_drive(workflow_id)
 
     def _poll_cancels(self) -> None:
         going_on = [drive for drive in self._drives.values() if not drive.state.cancel_requested]
@@ -430,37 +396,11 @@ class Coordinator:
                 drive.lease = self._leases.renew(drive.lease)
             except LeaseLost as error:
                 self._stop_driving(drive, error)
-        if self._service_lease is not None:
-            try:
-                self._service_lease = self._leases.renew(self._service_lease)
-            except LeaseLost as error:
-                log.warning("another coordinator has taken over; standing by")
-                self._service_lease = None
-                for drive in list(self._drives.values()):
-                    self._stop_driving(drive, error)
-
-    def _leave_service(self) -> None:
-        if self._service_lease is not None:
-            self._leases.release(self._service_lease)
-            self._service_lease = None
-
-    def _hold_service_lease(self) -> bool:
-        if self._service_lease is None:
-            try:
-                self._service_lease = self._leases.acquire(SERVICE_LEASE)
-            except (RunBusy, BackendError) as error:
-                log.debug("standing by: %s", error)
-        return self._service_lease is not None
-
-    def _find_runs(self) -> None:
         try:
-            rows = self.store.rows(status=_ACTIVE)
-        except BackendError as error:
-            log.warning("cannot list runs: %s", error)
-            return
-        for row in rows:
-            if row.workflow_id not in self._drives:
-                self._try_to_drive(row.workflow_id)
+            self._service.renew()
+        except LeaseLost as error:
+            for drive in list(self._drives.values()):
+                self._stop_driving(drive, error)
 
     def _try_to_drive(self, workflow_id: str) -> None:
         try:
