@@ -40,42 +40,44 @@ def start(
     progress: bool | None = None,
     flow: Any = None,
 ) -> Run:
-    """Run a workflow in this process and return its handle.
+    """Run a workflow in this process and return its handle; arguments as those of `Flow.run`.
 
     Args:
         spec: What to run; `payloads` are the content-addressed bytes it refers to.
-        store: A store, its url or a path; default by configuration, `.dagkit` in the project.
-        target: Named target that maps queues to executors; default `local`.
-        id: Id of the run, default a new one. An id whose run is going on is attached to.
-        wait: Return when the run is over; False returns at once and the run goes on in the background.
-        timeout: Seconds to wait at most; then `RunTimeout`, and the run goes on.
-        resume: Go on with the run of this id: unchanged completed tasks are kept, everything else runs again.
-        progress: True for a bar or lines, False for silence, None to show something only while waiting.
+        flow: What it was compiled from, if it was: names nodes for the handle.
     """
     if max_parallelism is not None and max_parallelism < 1:
         raise UsageError(f"max_parallelism={max_parallelism}: at least 1 task has to be able to run")
     settings, opened = _open(store)
-    target = target or settings.default_target
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
     spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
-    for data in (payloads or {}).values():
-        opened.put_payload(data)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
+    _put_payloads(opened, payloads)
     run = Run(opened, workflow_id, settings, flow=flow, spec=spec)
-    driver = {"target": target}
-    found = _stored(opened, workflow_id) if id is not None else None
     with no_gc():
-        if found is None:
-            definition = _definition(spec, workflow_id, driver)
-            run.driver.create(target, run.spec, definition, lambda state: keep_cached(state, opened, opened.now()))
-        elif not run.driver.is_driven():
-            _take_up(opened, found, spec, workflow_id, driver, resume)
-            run.driver.take_over()
-        elif not _same_work(found, spec):
-            raise WorkflowExists(workflow_id, "it is running, with another definition")
+        found = _stored(opened, workflow_id) if id is not None else None
+        _drive(run, found, target or settings.default_target, resume)
     if wait:
         run.wait(timeout, progress=progress)
     return run
+
+
+def _drive(run: Run, found: StoredRun | None, target: str, resume: bool) -> None:
+    """Have this process drive the run: a new one, one that nobody drives, or one that it drives already."""
+    store, spec, driver = run.store, run.spec, {"target": target}
+    if found is None:
+        definition = _definition(spec, run.id, driver)
+        run.driver.create(target, spec, definition, lambda state: keep_cached(state, store, store.now()))
+    elif not run.driver.is_driven():
+        _take_up(store, found, spec, run.id, driver, resume)
+        run.driver.take_over()
+    elif not _same_work(found, spec):
+        raise WorkflowExists(run.id, "it is running, with another definition")
+
+
+def _put_payloads(store: Store, payloads: Mapping[str, bytes] | None) -> None:
+    for data in (payloads or {}).values():
+        store.put_payload(data)
 
 
 def submit(
@@ -95,8 +97,7 @@ def submit(
     settings, opened = _open(store)
     if max_fan_in is not None:
         spec = fan_in.split(spec, max_fan_in)
-    for data in (payloads or {}).values():
-        opened.put_payload(data)
+    _put_payloads(opened, payloads)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
     state = WorkflowState.create(spec, workflow_id, opened.now())
     keep_cached(state, opened, opened.now())
