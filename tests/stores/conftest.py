@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,17 @@ class Clock:
 STORES: dict[str, Callable[[Path, Clock], Store]] = {
     "memory": lambda root, clock: MemoryStore(clock=clock),
     "sqlite": lambda root, clock: SQLiteStore(root / "store", clock=clock),
+    "azure": lambda root, clock: _azure_store(clock),
 }
+
+
+def _azure_store(clock: Clock) -> Store:
+    from dagkit.azure.account import parse_connection_string
+    from dagkit.azure.place import Place
+    from dagkit.stores.azure import AzureStore
+
+    account = parse_connection_string(os.environ["JOBQ_CONNECTION_STRING"], "JOBQ_CONNECTION_STRING")
+    return AzureStore(Place(account.name, "Proj"), clock=clock)
 
 
 @pytest.fixture
@@ -38,8 +49,12 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=list(STORES))
+@pytest.fixture(
+    params=["memory", "sqlite", pytest.param("azure", marks=pytest.mark.xdist_group("azurite"))],
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    if request.param == "azure":
+        request.getfixturevalue("azurite_account")
     opened = STORES[request.param](tmp_path, clock)
     yield opened
     opened.close()
@@ -93,12 +108,20 @@ def state(
 
 
 def changes(
-    tasks: dict[str, dict[str, object]], status: str = "running", counts: Counts | None = None, **keys: object
+    tasks: dict[str, dict[str, object]],
+    status: str = "running",
+    counts: Counts | None = None,
+    before: dict[str, dict[str, object]] | None = None,
+    **keys: object,
 ) -> StateChanges:
-    """What a save is given, for tasks named t0, t1, ..."""
-    document = {**head(status=status, **keys), "tasks": tasks}
+    """What a save is given, for tasks named t0, t1, ...; `before` are the entries of earlier saves."""
     rows = [(int(name[1:]), name, entry) for name, entry in tasks.items()]
-    return StateChanges(head(status=status, **keys), rows, counts or Counts(running=1, pending=1), lambda: document)
+
+    def document() -> dict[str, object]:
+        entries = {**(before or {}), **{name: entry for _, name, entry in rows}}
+        return {**head(status=status, **keys), "tasks": {name: entry for name, entry in entries.items() if entry}}
+
+    return StateChanges(head(status=status, **keys), rows, counts or Counts(running=1, pending=1), document)
 
 
 @pytest.fixture

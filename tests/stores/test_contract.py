@@ -55,12 +55,11 @@ def test_an_unknown_run_is_one_clear_error(store, make, call):
 
 
 def test_a_save_writes_what_changed_and_leaves_the_rest(store, make):
-    etag = store.create(
-        "wf1", make.definition(tasks=3), make.state(tasks={"t0": {"state": "ready"}, "t1": {"state": "ready"}})
-    )
+    before = {"t0": {"state": "ready"}, "t1": {"state": "ready"}}
+    etag = store.create("wf1", make.definition(tasks=3), make.state(tasks=before))
     done = {"state": "completed", "output_ref": '{"x": 1}', "attempt_no": 1, "completed_at": 1.5}
 
-    saved = store.save("wf1", make.changes({"t0": done, "t2": {"state": "running"}}), etag)
+    saved = store.save("wf1", make.changes({"t0": done, "t2": {"state": "running"}}, before=before), etag)
 
     run = store.load("wf1")
     assert run.state["tasks"] == {"t0": done, "t1": {"state": "ready"}, "t2": {"state": "running"}}
@@ -178,7 +177,7 @@ def test_any_names_and_texts_come_back_as_they_were_saved(store, make, saves):
     expected = {}
 
     for saved in saves:
-        change = make.changes({})
+        change = make.changes({}, before=dict(expected))
         change.tasks.extend((index, name, entry) for index, (name, entry) in enumerate(saved.items()))
         etag = store.save("wf1", change, etag)
         expected.update(saved)

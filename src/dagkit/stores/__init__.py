@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dagkit.azure.place import Place, refuse_secrets
 from dagkit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ DEFAULT_STORE: Final = ".dagkit"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+]+):(.*)", re.DOTALL)  # two letters at least: C:\ is a path
 
 
-def open_store(url: str | os.PathLike[str] = DEFAULT_STORE) -> Store:
-    """The store at `url`: `memory:`, `sqlite:<directory>`, or the path of a directory.
+def open_store(url: str | os.PathLike[str] = DEFAULT_STORE, *, blobs: str | None = None) -> Store:
+    """The store at `url`: `memory:`, `sqlite:<directory>`, `azure://<account>/<prefix>`, or the path of a directory.
 
     Cheap: nothing is created or read before the first use.
+
+    Args:
+        blobs: `<account>/<container>` for file outputs of an Azure store.
     """
+    refuse_secrets(os.fspath(url), "the store")
     scheme, rest = _split(os.fspath(url))
     if scheme == "memory":
         from dagkit.stores.memory import MemoryStore
@@ -33,8 +38,13 @@ def open_store(url: str | os.PathLike[str] = DEFAULT_STORE) -> Store:
         from dagkit.stores.sqlite import SQLiteStore
 
         return SQLiteStore(Path(rest).expanduser())
+    if scheme == "azure":
+        from dagkit.stores.azure import AzureStore
+
+        return AzureStore(Place.parse(os.fspath(url), blobs))
     raise ConfigError(
-        f"store {os.fspath(url)!r}: {scheme}: is not known. Stores are memory:, sqlite:<directory>, or a path."
+        f"store {os.fspath(url)!r}: {scheme}: is not known. "
+        f"Stores are memory:, sqlite:<directory>, azure://<account>/<prefix>, or a path."
     )
 
 
