@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,38 @@ def test_a_program_that_never_closes_ends_at_once(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(tmp_path), tests], check=True, timeout=LIMIT_S)
 
     assert time.monotonic() - begin < 10
+
+
+@pytest.fixture
+def patient(store: Store) -> Iterator[LocalExecutor]:
+    """One that gives a stopped task all the time it wants, unless the attempt may be running elsewhere."""
+    with LocalExecutor(store, slots=2, kill_timeout_s=1000.0) as local:
+        yield local
+
+
+def test_an_attempt_whose_lock_was_lost_is_killed_at_once(patient: LocalExecutor, tmp_path: Path) -> None:
+    """Another worker may have begun the same attempt: a call that ignores SIGTERM would run beside it for minutes."""
+    path, other = tmp_path / "pid", tmp_path / "shell.pid"
+    one = message("hang", call("ignore_sigterm", str(path)))
+    two = message("stubborn", {"cmd": f"trap '' TERM; echo $$ > {other}; while :; do sleep 0.05; done"})
+    patient.submit([one, two])
+    poll_until(patient, lambda: all(p.exists() and p.read_text() for p in (path, other)))
+
+    patient.cancel([one.key, two.key], FailureKind.LOST)
+    ended, _ = collect(patient, lambda ended, _: len(ended) == 2)
+
+    assert outcomes(ended) == {"hang": FailureKind.LOST, "stubborn": FailureKind.LOST}
+    wait_until(lambda: not any(is_alive(int(p.read_text())) for p in (path, other)))
+
+
+def test_a_lost_attempt_may_be_given_time_to_clean_up(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "pid"
+    one = message("hang", call("hang_with_cleanup", str(path)))
+    with LocalExecutor(store, slots=1, lost_kill_timeout_s=1000.0) as executor:
+        executor.submit([one])
+        poll_until(executor, lambda: path.exists() and path.read_text())
+
+        executor.cancel([one.key], FailureKind.LOST)
+        collect(executor, lambda ended, _: bool(ended))
+
+    assert Path(f"{path}.cleaned").exists()

@@ -36,7 +36,7 @@ class Host:
         os.close(inner_in)
         os.close(inner_out)
         self._frames, self._got = Frames(), []  # type: ignore[var-annotated]
-        options = {"store": "memory:", "scratch": str(scratch), "log": str(folder / "log"), "kill_timeout_s": 1.0}
+        options = {"store": "memory:", "scratch": str(scratch), "log": str(folder / "log")}
         self.send(("setup", options))
         assert self.receive() == ("ready",)
 
@@ -115,7 +115,7 @@ def test_jobs_that_have_not_begun_are_given_back_while_one_runs(host: Host, tmp_
 
 def test_a_command_that_is_stopped_before_it_begins_does_not_begin(host: Host, tmp_path: Path) -> None:
     command = (1, "wf1", "t1", 0, 1, {"cmd": f"touch {tmp_path}/begun"}, {})
-    host.send(("run", [command]), ("stop", 1))
+    host.send(("run", [command]), ("stop", 1, 1.0))
 
     serial, report = host.receive()
 

@@ -29,13 +29,13 @@ Event = tuple[Slot, "list[Any] | None"]
 class Crew:
     """Starts worker processes, listens to them, removes them. Used by one thread, except `ring`."""
 
-    def __init__(self, store: Store, log_dir: Path | None, python: str | None, kill_timeout_s: float) -> None:
+    def __init__(self, store: Store, log_dir: Path | None, python: str | None) -> None:
         self._store, self._log_dir = store, log_dir
         self.python = python or sys.executable
         if not self.python:
             raise ConfigError("this process does not know its Python interpreter; name one: LocalExecutor(python=...)")
         self.members: list[Slot] = []
-        self._setup = {"store": store.url, "kill_timeout_s": kill_timeout_s}
+        self._setup = {"store": store.url}
         self._cwd = str(Path.cwd())
         self._scratch: Path | None = None
         self._made = 0

@@ -45,6 +45,7 @@ class LocalExecutor:
         log_dir: Where workers keep the log that is being written; default: beside the store's own logs.
         python: The interpreter of the workers.
         kill_timeout_s: From SIGTERM to SIGKILL when a task is stopped.
+        lost_kill_timeout_s: The same for an attempt of kind `lost`, which somebody else may be running by now.
 
     Workers run in the folder in which the executor was made. Used by one thread, except `interrupt`.
     """
@@ -60,14 +61,15 @@ class LocalExecutor:
         log_dir: Path | None = None,
         python: str | None = None,
         kill_timeout_s: float = 5.0,
+        lost_kill_timeout_s: float = 0.0,
     ) -> None:
         if slots is not None and slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
         self.slots = slots or _processors()
-        self._kill_timeout_s = kill_timeout_s
+        self._kill_timeout_s, self._lost_kill_timeout_s = kill_timeout_s, lost_kill_timeout_s
         self.store = store
         self._keeper = Keeper(store)
-        self._crew = Crew(store, log_dir, python, kill_timeout_s)
+        self._crew = Crew(store, log_dir, python)
         self._host = socket.gethostname()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[tuple[str, str, int, int], Job] = {}
@@ -353,13 +355,14 @@ class LocalExecutor:
         """Stop the running job if it is to be stopped, and have the others that are given back."""
         running = slot.running
         if running is not None and running.stop is not None and not slot.is_doomed:
+            is_lost = running.stop is FailureKind.LOST
+            kill_timeout_s = self._lost_kill_timeout_s if is_lost else self._kill_timeout_s
             if not running.is_call:
-                slot.send(("stop", running.serial))
-            elif len(slot.jobs) > 1 and not slot.is_dropping:
-                slot.drop(None)
-                slot.terminate(self._kill_timeout_s)
+                slot.send(("stop", running.serial, kill_timeout_s))
             else:
-                slot.terminate(self._kill_timeout_s)
+                if len(slot.jobs) > 1 and not slot.is_dropping:
+                    slot.drop(None)
+                slot.terminate(kill_timeout_s)
         others = [job.serial for job in slot.jobs if job.stop is not None and job is not running]
         if others and not slot.is_dropping:
             slot.drop(others)

@@ -6,7 +6,8 @@ report is the one that ran. Two threads: the main thread runs tasks, and reads t
 saves a thread switch per message); the watcher reads the pipe while a task takes long, stops commands, publishes logs.
 
 Frames to the worker, as tuples: ("setup", {...}) first; ("run", [job, ...]); ("drop", serials | None): give back jobs
-that have not begun, all or these; ("stop", serial): stop this command; ("answer", value, error); ("leave",).
+that have not begun, all or these; ("stop", serial, kill_timeout_s): stop this command;
+("answer", value, error); ("leave",).
 A job: (serial, workflow_id, task, generation, attempt, kwargs, upstream).
 
 Frames from the worker: (serial, ref, started_at, wall_s) for a short success without anything else to say;
@@ -105,7 +106,7 @@ class Worker:
                 return dict(found[0][1])
 
     def _setup(self, options: dict[str, Any]) -> None:
-        self._kill_timeout_s: float = options["kill_timeout_s"]
+        self._kill_timeout_s = 0.0
         self._scratch = Path(options["scratch"])
         self._log = Path(options["log"])
         self._capture = Capture(self._log)
@@ -305,7 +306,7 @@ class Worker:
         elif word == "drop":
             self._give_back(None if frame[1] is None else set(frame[1]))
         elif word == "stop":
-            self._stop(frame[1])
+            self._stop(frame[1], frame[2])
         elif word == "answer":
             self._answers.put((frame[1], frame[2]))
         elif word == "leave":
@@ -324,8 +325,8 @@ class Worker:
         self._send(("back", back))
         self._todo.extend(kept)
 
-    def _stop(self, serial: int) -> None:
-        self._stop_serial = serial
+    def _stop(self, serial: int, kill_timeout_s: float) -> None:
+        self._stop_serial, self._kill_timeout_s = serial, kill_timeout_s
         self._stop_command(serial, signal.SIGTERM)
 
     def _stop_command(self, serial: int, number: int) -> None:

@@ -360,7 +360,11 @@ class Worker:
 def _local_executor(store: Store, settings: WorkerSettings) -> Executor:
     from dagkit.executors.local import LocalExecutor
 
-    return LocalExecutor(store, slots=settings.slots, kill_timeout_s=settings.kill_timeout_s or _NEVER_S)
+    kill_timeout_s = settings.kill_timeout_s or _NEVER_S
+    lost_kill_timeout_s = 0.0 if settings.lock_lost == "sigkill" else kill_timeout_s
+    return LocalExecutor(
+        store, slots=settings.slots, kill_timeout_s=kill_timeout_s, lost_kill_timeout_s=lost_kill_timeout_s
+    )
 
 
 def _idle_backoff(settings: WorkerSettings, transport: Transport) -> float:
