@@ -175,7 +175,9 @@ class Digester:
         if isinstance(reduced, str):
             package = pickle.whichmodule(value, reduced).partition(".")[0]  # type: ignore[attr-defined]
             owner = getattr(value, "__module__", None) or package
-            return self.digest_of(b"g", [self.token(type(value)), text_token(f"{owner}:{reduced}")])
+            # A compiled function (Cython's, in NumPy) is known by its name; its type belongs to no module.
+            kind = b"" if callable(value) else self.token(type(value))
+            return self.digest_of(b"g", [kind, text_token(f"{owner}:{reduced}")])
         make, args, state, items, pairs = (*reduced, None, None, None, None)[:5]
         if make is copyreg.__newobj__ or make is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
             make = None

@@ -15,6 +15,8 @@ from typing import Any, Final
 __all__ = ["Meter", "own_peak_bytes", "peak_bytes"]
 
 SHORT_S: Final = 0.001
+_NOISE: Final = 1 << 20
+"""The kernel counts resident pages in batches for each processor: a peak rises a little without any cause."""
 _STATUS: Final = Path("/proc/self/status")
 _CLEAR: Final = Path("/proc/self/clear_refs")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
@@ -82,7 +84,7 @@ class Meter:
         usage: dict[str, Any] = {"cpu_s": round(own - before + children - self._children, 6)}
         self._children = children
         peak = own_peak_bytes()
-        if self._forgets or peak > self._peak:
+        if self._forgets or peak > self._peak + _NOISE:
             usage["peak_rss_bytes"] = max(peak, self._sampled)
         elif self._sampled:
             usage["peak_rss_bytes"] = self._sampled
@@ -100,7 +102,7 @@ class Meter:
         usage: dict[str, Any] = {"cpu_s": round(used.ru_utime + used.ru_stime, 6)}
         self._own, self._children = time.process_time(), _children_s()
         peak, sampled = peak_bytes(used.ru_maxrss), self._sampled
-        if self._forgets or peak > self._peak:
+        if self._forgets or peak > self._peak + _NOISE:
             usage["peak_rss_bytes"] = max(peak, sampled)
         elif sampled:
             usage["peak_rss_bytes"] = sampled
