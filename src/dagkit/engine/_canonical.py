@@ -70,7 +70,7 @@ def float_token(value: float) -> bytes:
 
 def plain(value: Any) -> Any:
     """The function behind a dagkit task; anything else as it is."""
-    is_task = type(value).__module__.partition(".")[0] == "dagkit" and hasattr(value, "fn")
+    is_task = str(type(value).__module__).partition(".")[0] == "dagkit" and hasattr(value, "fn")
     return value.fn if is_task else value
 
 
