@@ -226,7 +226,7 @@ def _is_from(package: str, *names: str) -> Callable[[Any], bool]:
 
     def matches(value: Any) -> bool:
         return any(
-            cls.__module__.partition(".")[0] == package and (cls.__name__ in names) for cls in type(value).__mro__
+            str(cls.__module__).partition(".")[0] == package and (cls.__name__ in names) for cls in type(value).__mro__
         )
 
     return matches
