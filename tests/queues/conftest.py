@@ -1,13 +1,19 @@
-"""Every transport behind one fixture; what a new implementation has to add is one line in `TRANSPORTS`."""
+"""Every transport behind one fixture; what a new implementation has to add is one line in `TRANSPORTS`.
+
+A service judges by its own clock, which a test cannot set: tests that move the clock are skipped there, and what they
+show is shown with short locks in a file of its own (test_storage_queue.py).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from dagkit.queues import open_transport
 from dagkit.queues.base import Queue, Transport
 from dagkit.queues.memory import MemoryTransport
 from dagkit.queues.sqlite import SqliteTransport
@@ -26,20 +32,45 @@ class Clock:
         self.time += seconds
 
 
+class ServiceClock(Clock):
+    """The clock of a real service."""
+
+    def advance(self, seconds: float) -> None:
+        pytest.skip("the clock of a service cannot be set")
+
+
 TRANSPORTS: dict[str, Callable[[Path, Clock], Transport]] = {
     "memory": lambda root, clock: MemoryTransport(clock=clock),
     "sqlite": lambda root, clock: SqliteTransport(root / "store", clock=clock),
+    "storage_queue": lambda root, clock: open_transport(f"azure://{os.environ['TEST_ACCOUNT']}"),
 }
+LOCAL = ("memory", "sqlite")
+#: The real ones, and the server that they need.
+SERVICES = {"storage_queue": "azurite"}
+
+
+def _marked(name: str) -> object:
+    return pytest.param(name, marks=pytest.mark.xdist_group(SERVICES[name])) if name in SERVICES else name
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(request: pytest.FixtureRequest) -> Clock:
+    return ServiceClock() if request.getfixturevalue("kind") in SERVICES else Clock()
 
 
-@pytest.fixture(params=list(TRANSPORTS))
-def transport(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[Transport]:
-    opened = TRANSPORTS[request.param](tmp_path, clock)
+@pytest.fixture(params=[_marked(name) for name in TRANSPORTS])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which transport the test is about."""
+    return str(request.param)
+
+
+@pytest.fixture
+def transport(
+    request: pytest.FixtureRequest, kind: str, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Transport]:
+    if kind == "storage_queue":
+        monkeypatch.setenv("TEST_ACCOUNT", request.getfixturevalue("azurite_account").name)
+    opened = TRANSPORTS[kind](tmp_path, clock)
     yield opened
     opened.close()
 
@@ -47,3 +78,9 @@ def transport(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> I
 @pytest.fixture
 def queue(transport: Transport) -> Queue:
     return transport.open("cpu")
+
+
+@pytest.fixture
+def keeps_order(kind: str) -> bool:
+    """Whether messages are received in the order in which they were sent."""
+    return kind in LOCAL

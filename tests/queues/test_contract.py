@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -13,22 +14,28 @@ from dagkit.errors import PayloadTooLarge
 from dagkit.queues.base import OutMessage
 
 
+def text_of(one):
+    """Like the texts that dagkit sends: services that have no ids of ours find it in there."""
+    return json.dumps({"text": f"text of {one}", "id": one})
+
+
 def send(queue, *ids):
-    queue.send_batch([OutMessage(one, f"text of {one}") for one in ids])
+    queue.send_batch([OutMessage(one, text_of(one)) for one in ids])
 
 
 def ids(deliveries):
     return [delivery.id for delivery in deliveries]
 
 
-def test_messages_are_received_in_the_order_they_were_sent(queue):
+def test_messages_are_received_once_and_in_order_where_there_is_one(queue, keeps_order):
     send(queue, "a", "b")
     send(queue, "c")
 
     first, rest = queue.receive(1, 0, 30), queue.receive(10, 0, 30)
 
-    assert ids(first) + ids(rest) == ["a", "b", "c"]
-    assert [delivery.text for delivery in rest] == ["text of b", "text of c"]
+    received = first + rest
+    assert (ids(received) if keeps_order else sorted(ids(received))) == ["a", "b", "c"]
+    assert [delivery.text for delivery in received] == [text_of(one) for one in ids(received)]
     assert {delivery.count for delivery in first + rest} == {1}
 
 
@@ -44,7 +51,7 @@ def test_a_received_message_is_hidden_until_it_is_completed(queue):
     send(queue, "a", "b")
     (first,) = queue.receive(1, 0, 30)
 
-    assert ids(queue.receive(10, 0, 30)) == ["b"]
+    assert {first.id, *ids(queue.receive(10, 0, 30))} == {"a", "b"}
     assert queue.receive(10, 0, 30) == []
     queue.complete([first])
     assert queue.stats().locked == 1
@@ -57,7 +64,7 @@ def test_a_message_whose_lock_ran_out_is_delivered_again(queue, clock):
 
     (second,) = queue.receive(1, 0, 30)
 
-    assert (second.id, second.text, second.count) == ("a", "text of a", 2)
+    assert (second.id, second.text, second.count) == ("a", text_of("a"), 2)
     queue.complete([first])  # its lock is lost: ignored
     assert queue.extend(first, 30) is None
     assert queue.stats().locked == 1
@@ -97,7 +104,7 @@ def test_an_extended_lock_lasts_from_then_on(queue, clock):
     clock.advance(20)
 
     assert queue.receive(1, 0, 30) == []
-    assert (extended.id, extended.text, extended.count) == ("a", "text of a", 1)
+    assert (extended.id, extended.text, extended.count) == ("a", text_of("a"), 1)
     assert extended.locked_until > delivery.locked_until
     queue.complete([extended])
     assert queue.stats().locked == 0
@@ -111,13 +118,16 @@ def test_a_delivery_knows_the_end_of_its_lock(queue):
     assert before + 30 - 0.001 <= delivery.locked_until <= time.monotonic() + 30
 
 
-def test_an_abandoned_message_comes_back_at_once_in_its_old_place(queue):
+def test_an_abandoned_message_comes_back_at_once_in_its_old_place(queue, keeps_order):
     send(queue, "a", "b")
-    queue.abandon(queue.receive(1, 0, 30))
+    (first,) = queue.receive(1, 0, 30)
+    queue.abandon([first])
 
-    again = queue.receive(2, 0, 30)
+    again = [(delivery.id, delivery.count) for delivery in queue.receive(2, 0, 30)]
 
-    assert [(delivery.id, delivery.count) for delivery in again] == [("a", 2), ("b", 1)]
+    assert sorted(again, key=lambda one: -one[1])[0] == (first.id, 2)
+    assert len(again) == 2
+    assert not keeps_order or again == [("a", 2), ("b", 1)]
 
 
 def test_an_abandoned_message_is_not_hidden_by_a_clock_that_is_set_back_a_little(queue, clock):
@@ -133,7 +143,7 @@ def test_an_abandoned_message_can_be_delayed(queue, clock):
     queue.abandon(queue.receive(1, 0, 30), delay_s=5)
 
     assert queue.receive(1, 0, 30) == []
-    assert (queue.stats().waiting, queue.stats().locked) == (1, 0)
+    assert queue.stats().waiting + queue.stats().locked == 1
     clock.advance(5.1)
     assert ids(queue.receive(1, 0, 30)) == ["a"]
 
@@ -162,13 +172,14 @@ def test_a_clock_that_is_set_back_hides_no_message_for_longer_than_was_asked(que
     assert ids(queue.receive(1, 0.5, 30)) == ["locked"]
 
 
-def test_queues_do_not_mix(transport):
-    cpu, gpu = transport.open("cpu"), transport.open("gpu/a100 ü'\"")
+def test_queues_do_not_mix(transport, keeps_order):
+    odd = "gpu/a100 ü'\"" if keeps_order else "gpu-a100"  # a service has rules for names
+    cpu, gpu = transport.open("cpu"), transport.open(odd)
     send(cpu, "a")
     send(gpu, "a")
 
     assert len(cpu.receive(10, 0, 30)) == len(gpu.receive(10, 0, 30)) == 1
-    assert transport.names() == ["cpu", "gpu/a100 ü'\""]
+    assert transport.names() == ["cpu", odd]
     assert cpu.name == "cpu"
 
 
@@ -221,7 +232,7 @@ def test_any_text_arrives_as_it_was_sent(queue, batch):
     received = queue.receive(10, 0, 30)
     queue.complete(received)
 
-    assert [delivery.text for delivery in received] == batch
+    assert sorted(delivery.text for delivery in received) == sorted(batch)
 
 
 def test_a_receiver_that_waits_gets_what_is_sent_meanwhile(queue):

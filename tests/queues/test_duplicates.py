@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dagkit.queues.base import OutMessage
+from queues.conftest import LOCAL
+
+pytestmark = pytest.mark.parametrize("kind", LOCAL)
 
 
 def test_an_id_that_is_still_there_is_not_sent_again_and_keeps_its_lock(queue):

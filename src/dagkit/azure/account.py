@@ -83,7 +83,9 @@ def parse_connection_string(text: str, variable: str, environ: Mapping[str, str]
         raise ConfigError(f"{variable} is not a storage connection string: it has no AccountName and no BlobEndpoint")
     return Account(
         name,
-        *(_endpoint(fields, service, name) for service in _SERVICES),
+        _endpoint(fields, "blob", name),
+        _endpoint(fields, "queue", name),
+        _endpoint(fields, "table", name),
         key=fields.get("accountkey"),
         sas=None if fields.get("accountkey") else (fields.get("sharedaccesssignature") or "").lstrip("?") or None,
         source=variable,

@@ -137,7 +137,7 @@ def _transport(account: Account, clock: ServiceClock) -> Any:
     from azure.core.pipeline.transport import RequestsTransport
     from requests.adapters import HTTPAdapter
 
-    class Observing(RequestsTransport):
+    class Observing(RequestsTransport):  # type: ignore[misc, unused-ignore]
         """Sends, and notes what time it was at the service."""
 
         def send(self, request: Any, **kwargs: Any) -> Any:

@@ -30,7 +30,7 @@ def chain_findings(scope: str = STORAGE_SCOPE) -> list[tuple[str, bool, str]]:
     members = list(getattr(credential, "credentials", ()))
     said: dict[int, tuple[bool, str]] = {}
     threads = [
-        threading.Thread(target=lambda i=i, m=m: said.update({i: _ask(m, scope)}), daemon=True)  # type: ignore[misc]
+        threading.Thread(target=lambda i=i, m=m: said.update({i: _ask(m, scope)}), daemon=True)
         for i, m in enumerate(members)
     ]
     for thread in threads:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from dagkit.errors import PayloadTooLarge
 from dagkit.model.envelope import (
+    BLOB,
     COMPACT,
     COMPACT_BLOB,
     KWARGS_BLOB,
@@ -34,6 +35,8 @@ _OWN_KEYS: Final = frozenset(
 )
 #: Bytes that references to kept parts may take beside the ids in them.
 _REFERENCES: Final = 300
+#: Bytes that one character may take after three encodings as JSON (half of a pair beyond the BMP: `\\\\ud83d`).
+_LARGEST_GROWTH: Final = 20
 _BODY: Final = "__completion_body"
 
 T = TypeVar("T")
@@ -192,6 +195,19 @@ class Completion:
             body["usage"] = self.usage
         return envelope({_BODY: json.dumps(body)})
 
+    def text_within(self, max_bytes: int, put: Callable[[str, bytes], str]) -> str:
+        """The message in at most `max_bytes`: an output that does not fit is kept by `put(path, data) -> ref` at its
+        usual place, and an error that does not is cut in its middle."""
+        text = self.to_text()
+        if len(text) <= max_bytes:
+            return text
+        smaller = replace(self, usage=None)
+        if self.output_ref is not None and not self.output_ref.startswith(BLOB):
+            smaller.output_ref = put(f"{self.task}.json", self.output_ref.encode())
+        room = max_bytes - len(replace(smaller, error=None).to_text())
+        smaller.error = _cut(self.error, room // _LARGEST_GROWTH)
+        return smaller.to_text()
+
     @classmethod
     def from_text(cls, text: str | bytes) -> Completion:
         """The completion behind a text; keys it does not know are ignored. `PoisonMessage` if it can never be read."""
@@ -220,6 +236,14 @@ class Started:
     generation: int
     attempt: int
     at: float
+
+
+def _cut(error: str | None, chars: int) -> str | None:
+    """The beginning and the end of a text that is too long."""
+    if error is None or len(error) <= chars:
+        return error
+    kept = max(0, chars - 40) // 2
+    return f"{error[:kept]}\n... {len(error) - 2 * kept:,} characters left out ...\n{error[len(error) - kept :]}"
 
 
 def _users(kwargs: dict[str, Any]) -> dict[str, Any]:

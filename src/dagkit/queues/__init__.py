@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dagkit.azure.place import Place, refuse_secrets
 from dagkit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -18,7 +19,11 @@ _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+]+):(.*)", re.DOTALL)  # two l
 
 
 def open_transport(url: str | os.PathLike[str]) -> Transport:
-    """The queues at `url`: `memory:`, `sqlite:<directory>`, or the path of a directory (as for stores)."""
+    """The queues at `url`: `memory:`, `sqlite:<directory>`, `azure://<account>`, or the path of a directory.
+
+    The url of a store names the queues that go with it.
+    """
+    refuse_secrets(os.fspath(url), "the queues")
     match = _SCHEME.fullmatch(os.fspath(url))
     scheme, rest = match.groups() if match else ("sqlite", os.fspath(url))
     if scheme.lower() == "memory":
@@ -29,4 +34,10 @@ def open_transport(url: str | os.PathLike[str]) -> Transport:
         from dagkit.queues.sqlite import SqliteTransport
 
         return SqliteTransport(Path(rest).expanduser())
-    raise ConfigError(f"queues {os.fspath(url)!r}: not known. Queues are memory:, sqlite:<directory>, or a path.")
+    if scheme.lower() == "azure":
+        from dagkit.queues.storage_queue import StorageQueueTransport
+
+        return StorageQueueTransport(Place.parse(os.fspath(url)))
+    raise ConfigError(
+        f"queues {os.fspath(url)!r}: not known. Queues are memory:, sqlite:<directory>, azure://<account>, or a path."
+    )

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dagkit.errors import BackendError
 from dagkit.model.messages import Completion
@@ -36,6 +37,7 @@ class Outbox:
     Args:
         max_tries: After so many the task message is left to come back; 0 = never give up.
         released: Called with every message that the worker no longer holds.
+        put: `Store.put_output`.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class Outbox:
         max_tries: int,
         released: Callable[[Held], None],
         counters: Counter[str],
+        put: Callable[[str, str, bytes], str],
     ) -> None:
+        self._put = put
         self._tasks, self._completions, self._keeper = tasks, completions, keeper
         self._max_tries, self._released, self._counters = max_tries, released, counters
         self._waiting: list[_Report] = []
@@ -69,12 +73,18 @@ class Outbox:
                 self._release(report)
         due = [report for report in due if not report.held.lost]
         try:
-            self._completions.send_batch([_message(report.completion) for report in due])
+            self._completions.send_batch([self._message(report.completion) for report in due])
         except BackendError as error:
             self._postpone(due, error, now)
         else:
             self._counters["reported"] += len(due)
             self.delete([report.held for report in due])
+
+    def _message(self, completion: Completion) -> OutMessage:
+        """The report; an output that makes it too large for the queue goes to the store."""
+        put = partial(self._put, completion.workflow_id)
+        text = completion.text_within(self._completions.max_text_bytes, put)
+        return OutMessage(json.loads(text)["id"], text)
 
     def delete(self, done: Sequence[Held]) -> None:
         """Delete settled task messages. Failing is harmless: the task comes back and its completion is ignored."""
@@ -120,8 +130,3 @@ class Outbox:
     def _release(self, report: _Report) -> None:
         self._keeper.drop(report.held)
         self._released(report.held)
-
-
-def _message(completion: Completion) -> OutMessage:
-    text = completion.to_text()
-    return OutMessage(json.loads(text)["id"], text)

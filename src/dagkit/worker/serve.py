@@ -102,6 +102,7 @@ class Worker:
             self.settings.completion_attempts,
             self._released,
             self.counters,
+            store.put_output,
         )
         self._jobs = ordinary.FailedJobs(self._queue, transport, self._outbox)
         self._intake = Intake(

@@ -61,7 +61,8 @@ class Container:
                 stream = self.blob(name).download_blob(**condition)
                 data = stream.readall()
             except ResourceNotFoundError as error:
-                return _none_if_blob(error)
+                _require_blob_code(error)
+                return None
             except HttpResponseError as error:
                 if error.status_code == 304:
                     raise Unchanged from None
@@ -88,7 +89,8 @@ class Container:
             try:
                 found = self.blob(name).get_blob_properties()
             except ResourceNotFoundError as error:
-                return _none_if_blob(error)
+                _require_blob_code(error)
+                return None
         return Blob(name, b"", found.etag, dict(found.metadata or {}), found.size)
 
     def put(
@@ -164,10 +166,10 @@ class Container:
                 for found in client.list_blobs(name_starts_with=prefix, include=["metadata"]):
                     yield Blob(found.name, b"", found.etag, dict(found.metadata or {}), found.size)
             except ResourceNotFoundError as error:
-                _none_if_blob(error)
+                _require_blob_code(error)
 
 
-def _none_if_blob(error: ResourceNotFoundError) -> None:
+def _require_blob_code(error: ResourceNotFoundError) -> None:
     """A missing blob, or a container that nobody has written to yet, is an answer; anything else missing is not."""
     if code_of(error) not in ("BlobNotFound", "ContainerNotFound", "ResourceNotFound", ""):
         raise error

@@ -38,7 +38,6 @@ class IndexTable:
 
     def __init__(self, connection: Connection, name: str) -> None:
         self.connection, self.name = connection, name
-        self._client = None
 
     @property
     def _table(self) -> Any:

@@ -1,7 +1,7 @@
 """Leases as small blobs, each written under the etag of the last one: no two processes see one free.
 
 The services' own blob leases last 15 to 60 s, say neither who holds them nor until when, and cannot be renewed in
-words; a blob with the owner in its metadata says all of that, and a deposed holder is refused by its etag just the same.
+words; a blob with the owner in its metadata says all of that, and a deposed holder is refused by its etag just as well.
 Ages are judged by the service's clock.
 """
 
