@@ -178,6 +178,12 @@ class CoordinatorSettings:
     running_timeout_s: float | None = _setting(
         None, _positive_duration, "JOBQ_COORDINATOR_RUNNING_TIMEOUT_S", about="limit for tasks that have none"
     )
+    health: str | None = _setting(
+        None, _text, "DAGKIT_COORDINATOR_HEALTH", about="PORT, HOST:PORT or file that says whether it is alive"
+    )
+    log_counters_s: float = _setting(
+        60.0, parse_duration, "DAGKIT_COORDINATOR_LOG_COUNTERS", about="between log lines with its counters; 0 = never"
+    )
     running_sweep_interval_s: float = _setting(
         60.0, _positive_duration, "JOBQ_COORDINATOR_RUNNING_SWEEP_INTERVAL_S", about="between checks of that limit"
     )

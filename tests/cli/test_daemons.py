@@ -160,3 +160,18 @@ def test_a_coordinator_that_is_killed_is_replaced_by_the_one_that_stands_by(mach
     assert document["status"] == "failed"
     assert "SIGKILL" in task(document, "b")["error"]
     assert lines(machine.folder / "b.txt") == 1
+
+
+def test_a_coordinator_says_that_it_is_alive_while_it_is(machine: Machine) -> None:
+    alive = machine.folder / "alive.json"
+    coordinator = machine.start("coordinator", "--health", str(alive))
+    wait_until(alive.exists)
+
+    document = json.loads(alive.read_text())
+    coordinator.send_signal(signal.SIGTERM)
+    _, said = coordinator.communicate(timeout=30)
+
+    assert document["alive"] is True
+    assert f"alive: {alive}" in said
+    assert coordinator.returncode == 0
+    assert not alive.exists()

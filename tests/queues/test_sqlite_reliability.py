@@ -74,7 +74,7 @@ def test_a_killed_consumer_loses_nothing(tmp_path):
     everything = {f"m{number}" for number in range(400)}
     assert completed < everything
     assert not completed & left  # what was reported as done does not come back
-    assert len(everything - completed - left) in (0, 5)  # one batch may have been deleted and not yet reported
+    assert len(everything - completed - left) <= 5  # one batch may have been deleted and its report cut
 
 
 def test_a_killed_sender_leaves_whole_batches_and_every_one_it_confirmed(tmp_path):

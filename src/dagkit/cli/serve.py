@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +23,9 @@ from dagkit.cli.start import banner
 from dagkit.cli.wording import plain
 from dagkit.errors import DagkitError, UsageError
 from dagkit.settings import CoordinatorSettings, WorkerSettings, options_of
+
+if TYPE_CHECKING:
+    from dagkit.coordinator import Coordinator
 
 __all__ = ["commands"]
 
@@ -60,17 +64,32 @@ def _serve(session: Session, target_name: str) -> None:
         cancel_poll_interval_s=settings.coordinator.cancel_poll_interval_s,
         flush_retry_limit=settings.coordinator.flush_retry_limit,
         running_timeout_s=settings.coordinator.running_timeout_s,
+        log_counters_s=settings.coordinator.log_counters_s,
     )
-    said = [f"{name}={getattr(settings.coordinator, name)}" for name in options_of(CoordinatorSettings)]
+    said = [f"{name}={value}" for name, value in vars(settings.coordinator).items() if value is not None]
     say(f"{banner('Coordinator', session)}  target={plain(target.name)}\n  {'  '.join(said)}")
     _say_standby(session)
     stop = threading.Event()
     _on_signals(stop.set)
     with closing(target.route(session.shared_store, settings.coordinator)) as route:
         service = Coordinator(session.store, route, role="coordinator", pace=pace, discover=True)
-        service.serve(stop)
+        with _told_alive(settings.coordinator.health, service):
+            service.serve(stop)
     counters = "  ".join(f"{name}={value}" for name, value in vars(service.counters).items() if value)
     say(f"stopped  {counters}")
+
+
+@contextmanager
+def _told_alive(where: str | None, service: Coordinator) -> Iterator[None]:
+    """Others can see that the coordinator is alive, where that is wanted."""
+    from dagkit.coordinator import Liveness
+
+    if where is None:
+        yield
+        return
+    with closing(Liveness(where, service.pulse)) as liveness:
+        say(f"alive: {plain(liveness.where)}")
+        yield
 
 
 def _say_standby(session: Session) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from dagkit.coordinator.drive import Drive, Prepare
 from dagkit.coordinator.fleet import Fleet
+from dagkit.coordinator.liveness import Pulse
 from dagkit.coordinator.ownership import Leases, make_owner
 from dagkit.coordinator.pace import Counters, Pace
 from dagkit.coordinator.saver import Saver
@@ -70,7 +71,9 @@ class Coordinator:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._clock_offset = time.time() - time.monotonic()
-        self._next_cancel_poll = self._next_renewal = self._next_discovery = 0.0
+        self._last_step = time.monotonic()
+        self._next_cancel_poll = self._next_renewal = self._next_discovery = self._next_log = 0.0
+        self._logged: dict[str, int] = {}
 
     # --- for any thread
 
@@ -140,6 +143,11 @@ class Coordinator:
         """Whether the loop's thread goes on."""
         return self._thread is not None and self._thread.is_alive() and not self._stopping.is_set()
 
+    def pulse(self) -> Pulse:
+        """Whether the loop moves, and what it has done."""
+        state = "driving" if self._service.is_held or not self._discover else "standing by"
+        return Pulse(state, len(self._drives), time.monotonic() - self._last_step, vars(self.counters).copy())
+
     def look_at_cancels(self) -> None:
         """Look for cancel requests now rather than at the next interval."""
         self._next_cancel_poll = 0.0
@@ -167,6 +175,7 @@ class Coordinator:
     def _loop(self) -> None:
         try:
             while not self._stopping.is_set():
+                self._last_step = time.monotonic()
                 if self._discover and not self._service.hold():
                     self._stopping.wait(self.pace.idle_sleep_s)
                     continue
@@ -372,6 +381,17 @@ class Coordinator:
             self._next_discovery = now + self.pace.discovery_interval_s
             for workflow_id in self._service.runs_to_drive(self._drives):
                 self._try_to_drive(workflow_id)
+
+        if self.pace.log_counters_s and now >= self._next_log:
+            self._next_log = now + self.pace.log_counters_s
+            self._log_counters()
+
+    def _log_counters(self) -> None:
+        counted = {name: value for name, value in vars(self.counters).items() if name != "steps"}
+        if counted != self._logged:
+            self._logged = counted
+            words = "  ".join(f"{name}={value}" for name, value in counted.items() if value)
+            log.info("%d runs  %s", len(self._drives), words, extra={"runs": len(self._drives), "counters": counted})
 
     def _poll_cancels(self) -> None:
         going_on = [drive for drive in self._drives.values() if not drive.state.cancel_requested]

@@ -15,6 +15,7 @@ class Pace:
         running_timeout_s: Limit for tasks that have none of their own.
         save_interval_s: Between two saves of a run that goes on. What a crash may repeat grows with it; what is saved
             twice (as running, then as completed) shrinks. The last save of a run does not wait.
+        log_counters_s: Between two lines of the log with the counters, if they have changed; 0 for none.
     """
 
     idle_sleep_s: float = 0.5
@@ -25,6 +26,7 @@ class Pace:
     close_grace_s: float = 5.0
     running_timeout_s: float | None = None
     save_interval_s: float = 0.02
+    log_counters_s: float = 0.0
 
 
 @dataclass

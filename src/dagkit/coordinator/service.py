@@ -25,6 +25,10 @@ class Service:
         self._store, self._leases = store, leases
         self._lease: Lease | None = None
 
+    @property
+    def is_held(self) -> bool:
+        return self._lease is not None
+
     def hold(self) -> bool:
         """Whether the lease is held here; tries to get it if not."""
         if self._lease is None:
