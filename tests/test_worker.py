@@ -345,6 +345,58 @@ def test_draining_waits_for_what_runs_and_returns_what_does_not_end() -> None:
     assert bench.hands.is_closed
 
 
+def test_a_machine_that_is_still_here_after_a_sigterm_takes_work_again() -> None:
+    """JOBQ_PREEMPTION_TIMEOUT: what ran goes back at once at no cost, and the worker waits to see what happens."""
+    bench = Bench(grace_s=0.0, preemption_timeout_s=0.3)
+    with bench.serving():
+        bench.send("slow", "other")
+        bench.running("other", "slow")
+
+        bench.worker.stop()
+        bench.running()
+        resting_since = time.monotonic()
+        bench.running("other", "slow")
+        bench.hands.succeed("slow")
+        bench.hands.succeed("other")
+        bench.worker.stop()
+
+    assert {(done.task, done.success, done.attempt) for done in bench.reported(2)} == {
+        ("slow", True, 1),
+        ("other", True, 1),
+    }
+    assert time.monotonic() - resting_since >= 0.2
+
+
+def test_a_second_signal_stops_a_worker_that_waits_for_its_machine_to_go_away() -> None:
+    bench = Bench(grace_s=0.0, preemption_timeout_s=1000.0)
+    with bench.serving():
+        bench.send("slow")
+        bench.running("slow")
+        bench.worker.stop()
+        wait_until(lambda: bench.queue.stats().waiting == 1)
+
+        bench.worker.stop()
+        outcome = bench.ended()
+
+    assert (outcome.failed, outcome.reason) == (False, "SIGTERM")
+    assert bench.left() == 1
+
+
+def test_after_its_time_limit_a_worker_finishes_what_runs_and_stops() -> None:
+    bench = Bench(time_limit_s=0.3, room=1)
+    with bench.serving():
+        bench.send("slow", "later")
+        bench.running("slow")
+
+        wait_until(lambda: bench.worker.is_finishing)
+        bench.hands.succeed("slow")
+        outcome = bench.ended()
+
+    assert outcome.reason == "the time limit of 0.3 s"
+    assert [completion.task for completion in bench.reported()] == ["slow"]
+    assert bench.left() == 1
+
+
 def test_an_idle_worker_stops_when_it_was_told_to() -> None:
     bench = Bench(idle_timeout_s=0.05)
     with bench.serving():

@@ -135,6 +135,24 @@ class WorkerSettings:
     idle_timeout_s: float | None = _setting(
         None, parse_duration, "DAGKIT_IDLE_TIMEOUT", about="stop after so long without a task"
     )
+    preemption_timeout_s: float | None = _setting(
+        None,
+        _positive_duration,
+        "JOBQ_PREEMPTION_TIMEOUT",
+        about="after a SIGTERM, how long to wait for the machine to go away before taking work again; default: stop",
+    )
+    time_limit_s: float | None = _setting(
+        None, _positive_duration, "JOBQ_TIME_LIMIT", about="take nothing new after so long, finish what runs, stop"
+    )
+    login_shell: bool = _setting(
+        False, _switch, "JOBQ_USE_LOGIN_SHELL", about="run commands in a login shell, which reads the user's profile"
+    )
+    disable_scheduled_events: bool = _setting(
+        False,
+        _switch,
+        "JOBQ_DISABLE_SCHEDULED_EVENTS",
+        about="do not ask Azure whether this machine will be taken away",
+    )
     completion_attempts: int = _setting(
         5, _count, "JOBQ_COMPLETION_SEND_MAX_ATTEMPTS", about="tries to report a completion; 0 = unlimited"
     )

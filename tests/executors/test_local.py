@@ -388,3 +388,15 @@ def test_close_leaves_no_descriptor_no_file_and_no_thread(tmp_path: Path) -> Non
     assert threading.active_count() == threads
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert not list((tmp_path / "store").rglob(".open-*"))
+
+
+def test_commands_run_in_a_login_shell_where_that_is_wanted(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JOBQ_USE_LOGIN_SHELL: modules and paths that a user's profile sets up."""
+    (tmp_path / ".profile").write_text("export FROM_PROFILE=yes\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with LocalExecutor(store, slots=1, login_shell=True) as executor:
+        assert run_one(executor, {"cmd": 'echo "$FROM_PROFILE" > "$HOME/seen"'}).success
+
+    assert (tmp_path / "seen").read_text() == "yes\n"

@@ -29,13 +29,13 @@ Event = tuple[Slot, "list[Any] | None"]
 class Crew:
     """Starts worker processes, listens to them, removes them. Used by one thread, except `ring`."""
 
-    def __init__(self, store: Store, log_dir: Path | None, python: str | None) -> None:
+    def __init__(self, store: Store, log_dir: Path | None, python: str | None, login_shell: bool) -> None:
         self._store, self._log_dir = store, log_dir
         self.python = python or sys.executable
         if not self.python:
             raise ConfigError("this process does not know its Python interpreter; name one: LocalExecutor(python=...)")
         self.members: list[Slot] = []
-        self._setup = {"store": store.url}
+        self._setup = {"store": store.url, "login_shell": login_shell}
         self._cwd = str(Path.cwd())
         self._scratch: Path | None = None
         self._made = 0

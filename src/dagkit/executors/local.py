@@ -45,6 +45,7 @@ class LocalExecutor:
         log_dir: Where workers keep the log that is being written; default: beside the store's own logs.
         python: The interpreter of the workers.
         kill_timeout_s: From SIGTERM to SIGKILL when a task is stopped.
+        login_shell: Run commands in a login shell, which reads the user's profile.
         lost_kill_timeout_s: The same for an attempt of kind `lost`, which somebody else may be running by now.
 
     Workers run in the folder in which the executor was made. Used by one thread, except `interrupt`.
@@ -62,6 +63,7 @@ class LocalExecutor:
         python: str | None = None,
         kill_timeout_s: float = 5.0,
         lost_kill_timeout_s: float = 0.0,
+        login_shell: bool = False,
     ) -> None:
         if slots is not None and slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
@@ -69,7 +71,7 @@ class LocalExecutor:
         self._kill_timeout_s, self._lost_kill_timeout_s = kill_timeout_s, lost_kill_timeout_s
         self.store = store
         self._keeper = Keeper(store)
-        self._crew = Crew(store, log_dir, python)
+        self._crew = Crew(store, log_dir, python, login_shell)
         self._host = socket.gethostname()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[tuple[str, str, int, int], Job] = {}

@@ -106,7 +106,7 @@ class Worker:
                 return dict(found[0][1])
 
     def _setup(self, options: dict[str, Any]) -> None:
-        self._kill_timeout_s = 0.0
+        self._kill_timeout_s, self._login_shell = 0.0, bool(options.get("login_shell"))
         self._scratch = Path(options["scratch"])
         self._log = Path(options["log"])
         self._capture = Capture(self._log)
@@ -213,7 +213,7 @@ class Worker:
             return Outcome(error="stopped before it began", kind="cancelled", stopped=True)
         environment = self._around.for_command(variables, own)
         try:
-            return shell.run(text, environment, cwd, command)
+            return shell.run(text, environment, cwd, command, login=self._login_shell)
         finally:
             self._command = shell.Command()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ __all__ = ["Command", "check", "run"]
 
 _LINGER_S: Final = 5.0
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-_SHELL: Final = "/bin/sh"
+_PLAIN: Final = ("/bin/sh", "-c")
+_LOGIN: Final = ("/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh", "-l", "-c")
 _INPUT: Final = ((os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),)
 _RESET: Final = tuple(getattr(signal, name) for name in ("SIGPIPE", "SIGXFZ", "SIGXFSZ") if hasattr(signal, name))
 """What the interpreter ignores from its start, and a command should not."""
@@ -63,14 +64,16 @@ def check(kwargs: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None]:
     return command, dict(own), cwd
 
 
-def run(text: str, environment: Mapping[str, str], cwd: str | None, command: Command) -> Outcome:
-    """Run to the end. stdout and stderr are those of this process.
+def run(
+    text: str, environment: Mapping[str, str], cwd: str | None, command: Command, *, login: bool = False
+) -> Outcome:
+    """Run to the end, in a login shell if asked for. stdout and stderr are those of this process.
 
     If something in the group keeps them open after the command has ended, the group is killed after five seconds and
     the command's exit code stands.
     """
     try:
-        group = _start(text, environment, cwd)
+        group = _start(_LOGIN if login else _PLAIN, text, environment, cwd)
     except OSError as error:
         raise Failure(
             f"the command could not be started: {error.strerror or error}: {error.filename or text}"
@@ -87,7 +90,7 @@ def run(text: str, environment: Mapping[str, str], cwd: str | None, command: Com
     return outcome
 
 
-def _start(text: str, environment: Mapping[str, str], cwd: str | None) -> int:
+def _start(shell: Sequence[str], text: str, environment: Mapping[str, str], cwd: str | None) -> int:
     """The process, in a session of its own. Half of what `subprocess.Popen` takes.
 
     It inherits descriptors 1 and 2, and what a C library of an earlier task has left open without close-on-exec. This
@@ -95,7 +98,7 @@ def _start(text: str, environment: Mapping[str, str], cwd: str | None) -> int:
     """
     if cwd is not None:
         os.chdir(cwd)
-    return os.posix_spawn(_SHELL, [_SHELL, "-c", text], environment, file_actions=_INPUT, setsid=True, setsigdef=_RESET)
+    return os.posix_spawn(shell[0], [*shell, text], environment, file_actions=_INPUT, setsid=True, setsigdef=_RESET)
 
 
 def _ended(code: int) -> Outcome:

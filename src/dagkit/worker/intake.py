@@ -41,7 +41,7 @@ class Intake:
         self._messages: list[Delivery] = []
         self.room = 0
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._paused = False
         self._thread = threading.Thread(target=self._run, name="dagkit-intake", daemon=True)
 
     def start(self) -> None:
@@ -65,6 +65,16 @@ class Intake:
         with self._changed:
             self.room = room
             self._changed.notify()
+
+    def pause(self) -> None:
+        """Receive nothing before `resume`. A message that a call in flight still brings is given back at once."""
+        with self._changed:
+            self._paused, self.room = True, 0
+
+    def resume(self) -> None:
+        """Receive again, once there is room."""
+        with self._changed:
+            self._paused = False
 
     def close(self) -> None:
         """Receive nothing more. A message that a call in flight still brings is given back at once."""
@@ -93,7 +103,7 @@ class Intake:
 
     def _deliver(self, deliveries: list[Delivery]) -> None:
         with self._changed:
-            if not self._closed:
+            if not (self._closed or self._paused):
                 self._messages += deliveries
                 deliveries = []
         if deliveries:

@@ -21,6 +21,7 @@ from dagkit.queues.base import Delivery, Transport
 from dagkit.settings import WorkerSettings
 from dagkit.stores.base import Store
 from dagkit.worker import ordinary, signals
+from dagkit.worker.evictions import Evictions
 from dagkit.worker.intake import Intake
 from dagkit.worker.locks import Held, LockKeeper
 from dagkit.worker.outbox import Outbox
@@ -34,6 +35,7 @@ _POLL_S = 0.25
 _STOP_S = 10.0
 _NEVER_S = 1e9
 _LATER_S = 1.0
+_REMOTE = ("azure:", "sb:")
 _REMOTE_IDLE_BACKOFF_S = 30.0
 _REMOTE_CANCEL_POLL_S = 30.0
 _LOCAL_CANCEL_POLL_S = 2.0
@@ -55,6 +57,7 @@ class _Phase(Enum):
     DRAINING = "waiting for what runs"
     STOPPING = "stopping what runs"
     KILLING = "killing what runs"
+    RESTING = "waiting for this machine to go away"
 
 
 class Worker:
@@ -87,7 +90,8 @@ class Worker:
         self._phase, self._deadline, self._reason = _Phase.SERVING, 0.0, ""
         self._signals: list[int] = []
         self._failures, self._failed = 0, False
-        self._idle_since = time.monotonic()
+        self._began = self._idle_since = time.monotonic()
+        self._rest_until: float | None = None
         self._verdicts = Verdicts(store, _cancel_poll(self.settings, store))
         self._keeper = LockKeeper(
             self._queue,
@@ -104,6 +108,7 @@ class Worker:
             self.counters,
             store.put_output,
         )
+        self._is_remote = transport.url.startswith(_REMOTE)
         self._jobs = ordinary.FailedJobs(self._queue, transport, self._outbox)
         self._intake = Intake(
             self._queue, self.settings.lock_s, self._executor.interrupt, _idle_backoff(self.settings, transport)
@@ -114,19 +119,37 @@ class Worker:
     def run(self) -> Outcome:
         """Serve until there is a reason to stop. In the main thread, signals are handled meanwhile."""
         with signals.collected(self._signals):
+            evictions = self._watch_for_eviction()
             self._keeper.start()
             self._intake.start()
             try:
                 while not self._is_done():
                     self._step()
             finally:
+                if evictions is not None:
+                    evictions.close()
                 self._close()
         return Outcome(self._reason, self._failed, self.counters)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether it takes nothing new and ends with what it has."""
+        return self._phase not in (_Phase.SERVING, _Phase.RESTING)
 
     def stop(self) -> None:
         """What SIGTERM does, for callers in another thread."""
         self._signals.append(signal.SIGTERM)
         self._executor.interrupt()
+
+    def _watch_for_eviction(self) -> Evictions | None:
+        if not self._is_remote or self.settings.disable_scheduled_events:
+            return None
+
+        def drain(notice: str) -> None:
+            log.warning("%s", notice)
+            self.stop()
+
+        return Evictions(drain)
 
     def _step(self) -> None:
         self._mind_signals()
@@ -142,7 +165,7 @@ class Worker:
         self._mind_the_time()
 
     def _is_done(self) -> bool:
-        if self._phase is _Phase.SERVING:
+        if self._phase in (_Phase.SERVING, _Phase.RESTING):
             return False
         # After the stop has taken too long, or on a second signal, what is left is killed by closing the executor.
         return (not self._held and not self._intake.waiting) or self._phase is _Phase.KILLING
@@ -154,7 +177,12 @@ class Worker:
         idle_s = self.settings.idle_timeout_s
         if self._phase is _Phase.SERVING and idle_s is not None and now - self._idle_since >= idle_s:
             self._finish(f"no task for {idle_s:g} s")
-        if self._phase is _Phase.DRAINING and now >= self._deadline:
+        limit_s = self.settings.time_limit_s
+        if self._phase is _Phase.SERVING and limit_s is not None and now - self._began >= limit_s:
+            self._finish(f"the time limit of {limit_s:g} s")
+        if self._rest_until is not None and not self._held:
+            self._rest(now, self._rest_until)
+        elif self._phase is _Phase.DRAINING and now >= self._deadline:
             self._stop_tasks()
         elif self._phase is _Phase.STOPPING and now >= self._deadline:
             self._phase = _Phase.KILLING
@@ -330,8 +358,22 @@ class Worker:
         self._intake.close()
         self._give_back_unread()
 
-    def _drain(self, reason: str, grace_s: float) -> None:
-        self._finish(reason)
+    def _rest(self, now: float, until: float) -> None:
+        """Everything has gone back after a SIGTERM: a machine that is still here by then was not taken away."""
+        if self._phase is _Phase.RESTING and now >= until:
+            log.info("still here %g s after SIGTERM: taking work again", self.settings.preemption_timeout_s)
+            self._phase, self._rest_until, self._reason, self._idle_since = _Phase.SERVING, None, "", now
+            self._intake.resume()
+        elif self._phase in (_Phase.DRAINING, _Phase.STOPPING):
+            self._phase = _Phase.RESTING
+
+    def _drain(self, reason: str, grace_s: float, rest_s: float | None = None) -> None:
+        if rest_s is None:
+            self._finish(reason)
+        else:
+            self._reason, self._rest_until = reason, time.monotonic() + rest_s
+            self._intake.pause()
+            self._give_back_unread()
         for message in self._backlog:
             self._outbox.give_back(self._held[message.key])
         self._backlog.clear()
@@ -350,9 +392,12 @@ class Worker:
             log.info("%s while %s", name, self._phase.value)
             if number == signals.SIGUSR1:
                 self._finish(name)
+            elif self._phase is _Phase.SERVING and number == signal.SIGTERM:
+                self._drain(name, self.settings.grace_s, self.settings.preemption_timeout_s)
             elif self._phase in (_Phase.SERVING, _Phase.FINISHING):
                 self._drain(name, self.settings.grace_s if number == signal.SIGTERM else 0.0)
             elif self._phase is _Phase.DRAINING:
+                self._rest_until = None
                 self._stop_tasks()
             else:
                 self._phase = _Phase.KILLING
@@ -364,7 +409,11 @@ def _local_executor(store: Store, settings: WorkerSettings) -> Executor:
     kill_timeout_s = settings.kill_timeout_s or _NEVER_S
     lost_kill_timeout_s = 0.0 if settings.lock_lost == "sigkill" else kill_timeout_s
     return LocalExecutor(
-        store, slots=settings.slots, kill_timeout_s=kill_timeout_s, lost_kill_timeout_s=lost_kill_timeout_s
+        store,
+        slots=settings.slots,
+        kill_timeout_s=kill_timeout_s,
+        lost_kill_timeout_s=lost_kill_timeout_s,
+        login_shell=settings.login_shell,
     )
 
 
@@ -372,7 +421,7 @@ def _idle_backoff(settings: WorkerSettings, transport: Transport) -> float:
     """Receiving from a local queue waits by itself; asking a service costs a request each time."""
     if settings.max_idle_backoff_s is not None:
         return settings.max_idle_backoff_s
-    return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith(("azure:", "sb:")) else 0.0
+    return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith(_REMOTE) else 0.0
 
 
 def _cancel_poll(settings: WorkerSettings, store: Store) -> float:
