@@ -28,9 +28,10 @@ _STORAGE_TRIES: Final[dict[str, Any]] = {
     "retry_connect": 1,
     "retry_read": 2,
     "retry_status": 3,
-    "initial_backoff": 0.3,
-    "increment_base": 2,
-    "random_jitter_range": 0.2,
+    # The pause before try n is initial + base ** n (`_shared/policies.py`): 0.2, 0.8 and 1.5 s, give or take 0.1.
+    "initial_backoff": -1.2,
+    "increment_base": 1.4,
+    "random_jitter_range": 0.1,
 }
 _TABLE_TRIES: Final[dict[str, Any]] = {
     "retry_total": 3,

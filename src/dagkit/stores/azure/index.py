@@ -19,6 +19,7 @@ from dagkit.stores import documents
 
 __all__ = ["Entry", "IndexTable"]
 
+_REPEATABLE: Final = ("GET", "PUT", "DELETE", "PATCH")  # a merge of values may be repeated; azure-core does not know
 _ERROR_CHARS: Final = 2_000  # a row holds 1 MiB, a text in it 32 Ki characters
 _QUEUES_CHARS: Final = 30_000
 
@@ -57,12 +58,12 @@ class IndexTable:
     def _upsert(self, row: dict[str, Any], mode: UpdateMode, doing: str) -> None:
         with speaking(self.connection.account, doing):
             try:
-                self._table.upsert_entity(row, mode=mode)
+                self._table.upsert_entity(row, mode=mode, retry_on_methods=_REPEATABLE)
             except ResourceNotFoundError as error:
                 if code_of(error) != "TableNotFound":
                     raise
                 self.make()
-                self._table.upsert_entity(row, mode=mode)
+                self._table.upsert_entity(row, mode=mode, retry_on_methods=_REPEATABLE)
 
     def make(self) -> None:
         """Create the table if it is missing; the SDK's errors."""
@@ -96,7 +97,7 @@ class IndexTable:
         row = {"PartitionKey": partition_key(workflow_id), "RowKey": workflow_id, "cancel_requested": value}
         with speaking(self.connection.account, doing):
             try:
-                self._table.update_entity(row, mode=UpdateMode.MERGE)
+                self._table.update_entity(row, mode=UpdateMode.MERGE, retry_on_methods=_REPEATABLE)
             except ResourceNotFoundError:
                 return False
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _AT_A_TIME: Final = 16
 _FEW: Final = 8
+_LAST_PAUSES_S: Final = (0.5, 2.0, 5.0)
 _ACTIVE: Final = tuple(status for status in RunStatus if not status.is_over)
 
 
@@ -118,11 +120,19 @@ class AzureStore(StoredBlobs, LeaseBlobs):
         return replaced
 
     def _refresh(self, workflow_id: str, entry: Entry) -> None:
-        """Best effort: the row is derived, and the state is written."""
-        try:
-            self._index.refresh(workflow_id, entry, self.now())
-        except BackendError as error:
-            log.warning("the index row is behind until the next save: %s", error)
+        """Best effort: the row is derived, and the state is written. Patient with the last word on a run."""
+        status = documents.status_of(entry.status)
+        last = isinstance(status, RunStatus) and status.is_over
+        for pause in (*(_LAST_PAUSES_S if last else ()), None):
+            try:
+                self._index.refresh(workflow_id, entry, self.now())
+            except BackendError as error:
+                if pause is None:
+                    log.warning("the index row is behind until the next save: %s", error)
+                else:
+                    time.sleep(pause)
+            else:
+                return
 
     def delete(self, workflow_id: str) -> bool:
         doing = f"deleting run {workflow_id}"
