@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from dagkit.errors import ConfigError
 
@@ -46,6 +48,14 @@ class Account:
         """Texts that must not be seen: the key, the SAS and its signature."""
         signature = [part[4:] for part in (self.sas or "").split("&") if part.startswith("sig=")]
         return [secret for secret in (self.key, self.sas, *signature) if secret]
+
+    @property
+    def sas_end(self) -> float | None:
+        """When the SAS ends, in seconds since the epoch; None if there is none or it does not say."""
+        for end in parse_qs(self.sas or "").get("se", ()):
+            with contextlib.suppress(ValueError):
+                return datetime.fromisoformat(end.replace("Z", "+00:00")).timestamp()
+        return None
 
 
 def find_account(name: str, environ: Mapping[str, str] | None = None) -> Account:

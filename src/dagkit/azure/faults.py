@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,10 +33,6 @@ _ROLES: Final = (
     "Contributor on the account; new roles need some minutes. A SAS needs the services bqt, the resource types sco and "
     "the permissions rwdlacup."
 )
-_RIGHTS: Final = frozenset(
-    {"AuthorizationFailure", "AuthorizationPermissionMismatch", "InsufficientAccountPermissions"}
-    | {"AuthorizationResourceTypeMismatch", "AuthorizationServiceMismatch", "AuthorizationSourceIPMismatch"}
-)
 _MISSING: Final = {
     "ContainerNotFound": "the container is not there. Is the prefix right? The first submit makes it, given the right.",
     "TableNotFound": "the index table is not there. Is the prefix right? The first submit makes it, given the right.",
@@ -58,7 +55,10 @@ def speaking(account: Account, doing: str) -> Iterator[None]:
         problem = explain(error, account, doing)
         log.debug("%s: %s", doing, redact(str(error), account.secrets))
     if problem is not None:
-        raise problem  # not inside the handler: the SDK's error must not become its context
+        try:
+            raise problem
+        finally:
+            problem.__context__ = None  # the SDK's error, put there because this runs while it is handled
 
 
 def explain(error: AzureError, account: Account, doing: str) -> BackendError:
@@ -87,7 +87,7 @@ def _cause(error: AzureError, account: Account) -> str:
             f"set JOBQ_CONNECTION_STRING. `dagkit doctor` shows what each credential said."
         )
     if status in (401, 403):
-        return _refusal(error, account, code, int(status))
+        return _refusal(account, code, int(status))
     if code in _MISSING:
         return _MISSING[code]
     if isinstance(error, ServiceRequestError):
@@ -101,18 +101,22 @@ def _cause(error: AzureError, account: Account) -> str:
     return f"{type(error).__name__}: {_first_line(error)}"
 
 
-def _refusal(error: AzureError, account: Account, code: str, status: int) -> str:
-    text = str(error)
-    if account.sas and (code == "AuthenticationFailed" or "time frame" in text or "expired" in text.lower()):
+def _refusal(account: Account, code: str, status: int) -> str:
+    said = f"({status} {code})"
+    if account.sas and (end := account.sas_end) is not None and end < time.time():
+        return f"the SAS of {account.source} has expired {said}. Make a new one."
+    if account.sas and code == "AuthenticationFailed":
         return (
-            f"the SAS of {account.source} is not accepted ({status} {code}): expired, not valid yet, or not of this "
-            f"account. Make a new one."
+            f"the SAS of {account.source} is not accepted {said}: not valid yet, or of another account. Make a new one."
         )
-    if code in _RIGHTS or (status == 403 and not account.key and not account.sas):
-        return f"no right to do this ({status} {code}), signed in by {account.source}. {_ROLES}"
     if code == "KeyBasedAuthenticationNotPermitted":
-        return f"the account takes no keys ({status} {code}). Unset {account.source} and sign in (az login)."
-    return f"the credentials of {account.source} are not accepted ({status} {code}). Are they of this account?"
+        return f"the account takes no keys {said}. Unset {account.source} and sign in (az login)."
+    if account.key:
+        return (
+            f"the key of {account.source} is not accepted {said}. Is it of this account, and does the firewall of the "
+            f"account let this machine in?"
+        )
+    return f"no right to do this {said}, signed in by {account.source}. {_ROLES}"
 
 
 def _unreachable(error: AzureError, account: Account) -> str:
