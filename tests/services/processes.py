@@ -19,10 +19,10 @@ __all__ = ["die_with_parent", "free_ports", "is_listening", "require", "wait_unt
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent() -> None:
-    """For `preexec_fn`: the kernel kills this process when its parent ends (prctl(2)). Linux only."""
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """For `preexec_fn`: the kernel sends this signal when the parent ends (prctl(2)). Linux only."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
 
 
 def require(program: str, *places: Path) -> str:
