@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.azure.place import is_account_name
 from dagkit.cli.failing import FAILED
 from dagkit.cli.params import setting_options
 from dagkit.cli.session import Session, command, say
@@ -119,11 +120,26 @@ def _on_signals(act: Any) -> None:
         signal.signal(getattr(signal, name), lambda *_: act())
 
 
+def _split_queue(session: Session, words: str) -> tuple[str | None, str]:
+    """Service and queue of `account/queue`, `sb://namespace/queue` or a bare queue of JOBQ_STORAGE or of the store."""
+    settings = session.settings
+    service, _, name = words.rpartition("/")
+    if not settings.store.startswith("azure:"):
+        if "://" in words or (is_account_name(service) and settings.sources["store"] == "default"):
+            raise UsageError(f"{words}: where are the runs? Set JOBQ_WORKFLOW_PREFIX=<account>/<prefix>, or --store")
+        return None, words  # a name may have slashes there
+    if not service and settings.sources["queues"] == "default":
+        service = os.environ.get("JOBQ_STORAGE", "")
+    return service or None, name
+
+
 @command("worker")
-@click.argument("queue", envvar="JOBQ_QUEUE", metavar="QUEUE")
+@click.argument("queue", envvar="JOBQ_QUEUE", metavar="[SERVICE/]QUEUE")
 @setting_options("worker", options_of(WorkerSettings))
 def worker(session: Session, queue: str) -> int:
     """Run the tasks of a queue until stopped.
+
+    SERVICE is the storage account (or sb://namespace) that has the queue, if it is not that of the store.
 
     SIGTERM takes no new work, gives what runs its grace and returns the rest to the queue; a second one kills. SIGINT
     does so without the grace. SIGUSR1 finishes what runs, then stops.
@@ -133,7 +149,10 @@ def worker(session: Session, queue: str) -> int:
     session.export()
     session.log_to_stderr(logging.INFO)
     settings = session.settings.worker
-    serving = Worker(queue, session.shared_store, session.transport, settings)
+    service, name = _split_queue(session, queue)
+    if service is not None:
+        session.serve_from(service)
+    serving = Worker(name, session.shared_store, session.transport, settings)
     say(f"{banner('Worker', session)}  queue={plain(queue)}  slots={settings.slots}")
     outcome = serving.run()
     counters = "  ".join(f"{name}={value}" for name, value in sorted(outcome.counters.items()))

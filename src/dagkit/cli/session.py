@@ -66,6 +66,13 @@ class Session:
         click.get_current_context().find_root().call_on_close(transport.close)
         return transport
 
+    def serve_from(self, service: str) -> None:
+        """Use the queues of this service in place of the configured one."""
+        from dagkit.queues import open_transport, service_url
+
+        self.transport = open_transport(service_url(service, self.settings.store))
+        click.get_current_context().find_root().call_on_close(self.transport.close)
+
     def export(self, **more: Any) -> None:
         """Put what was said on the command line into the environment, where the rest of this process finds it."""
         said = {"DAGKIT_CONFIG": self.config_option, "DAGKIT_STORE": self.settings.store}
@@ -99,6 +106,8 @@ class Session:
         """Show what the library logs, as daemons do."""
         level = logging.DEBUG if self.is_verbose else default
         logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for chatty in ("azure", "urllib3"):  # at INFO a line or two for every request
+            logging.getLogger(chatty).setLevel(max(level, logging.INFO) if self.is_verbose else logging.ERROR)
 
 
 def _end_coordinators() -> None:

@@ -59,13 +59,13 @@ class Settings:
         """The store; made on first use. The caller closes it."""
         from dagkit.stores import open_store
 
-        return open_store(self.store)
+        return open_store(self.store, blobs=self.general.blobs)
 
     def open_transport(self) -> Transport:
         """The service that carries the task queues: the store's own unless `queues` says otherwise."""
-        from dagkit.queues import open_transport
+        from dagkit.queues import open_transport, service_url
 
-        return open_transport(self.general.queues or self.store)
+        return open_transport(service_url(self.general.queues, self.store))
 
     def target(self, name: str | None = None) -> Target:
         """A target by name, or the default one. `ConfigError` that lists the known ones."""

@@ -142,9 +142,9 @@ def _make_local(store: Store, coordinator: CoordinatorSettings, settings: dict[s
 
 def _make_queued(store: Store, coordinator: CoordinatorSettings, settings: dict[str, Any]) -> Executor:
     from dagkit.executors.queued import QueuedExecutor
-    from dagkit.queues import open_transport
+    from dagkit.queues import open_transport, service_url
 
-    transport = open_transport(settings.get("service") or store.url)
+    transport = open_transport(service_url(settings.get("service"), store.url))
     return QueuedExecutor(store, transport, batch_size=coordinator.batch_size, lock_s=coordinator.visibility_timeout_s)
 
 

@@ -11,9 +11,9 @@ import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from dagkit.azure.place import Place
 from dagkit.errors import BackendError, PayloadTooLarge
 from dagkit.model.messages import AttemptKey, Completion, PoisonMessage, Started, TaskMessage
-from dagkit.model.names import ServiceNames
 from dagkit.model.states import FailureKind
 from dagkit.queues.base import Delivery, OutMessage, Queue, Transport
 from dagkit.stores.base import Store
@@ -30,7 +30,7 @@ _OTHERS_DELIVERIES = 20
 def completion_queue_name(store_url: str) -> str:
     """The queue on which the completions of a store's runs are reported (facts: jobq 7.1)."""
     if store_url.startswith("azure:"):
-        return ServiceNames(store_url.rstrip("/").rpartition("/")[2]).completion_queue
+        return Place.parse(store_url).names.completion_queue
     return "workflow-completions"
 
 

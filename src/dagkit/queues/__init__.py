@@ -7,15 +7,27 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dagkit.azure.place import Place, refuse_secrets
+from dagkit.azure.place import Place, is_account_name, refuse_secrets
 from dagkit.errors import ConfigError
 
 if TYPE_CHECKING:
     from dagkit.queues.base import Transport
 
-__all__ = ["open_transport"]
+__all__ = ["open_transport", "service_url"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+]+):(.*)", re.DOTALL)  # two letters at least: C:\ is a path
+
+
+def service_url(service: str | None, store_url: str) -> str:
+    """Url of the queues of a store: of the service that the settings name, else the store's own.
+
+    Beside an Azure store, a bare name is that of a storage account.
+    """
+    if not service:
+        return store_url
+    if store_url.startswith("azure:") and is_account_name(service):
+        return f"azure://{service}"
+    return service
 
 
 def open_transport(url: str | os.PathLike[str]) -> Transport:
