@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,8 +38,9 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self._inherited: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
-        self._pid = os.getpid()
+        self._pid = [os.getpid()]
         self._is_closed = False
+        weakref.finalize(self, _close_idle, self._idle, self._pid)  # not every store is closed by whoever opened it
 
     @contextlib.contextmanager
     def connection(self, doing: str) -> Iterator[sqlite3.Connection]:
@@ -77,13 +79,10 @@ class Database:
         """Close the connections; those in use close when their call ends. Repeatable."""
         with self._lock:
             self._is_closed = True
-            idle, self._idle = self._idle, []
-        if self._pid == os.getpid():
-            for connection in idle:
-                connection.close()
+        _close_idle(self._idle, self._pid)
 
     def _take(self) -> sqlite3.Connection:
-        if self._pid != os.getpid():
+        if self._pid != [os.getpid()]:
             self._start_over_after_fork()
         with self._lock:
             if self._is_closed:
@@ -112,7 +111,8 @@ class Database:
         """Keep away from connections of the parent: not to be used or closed (sqlite.org/howtocorrupt.html)."""
         self._lock = threading.Lock()
         self._inherited += self._idle
-        self._idle, self._pid = [], os.getpid()
+        self._idle.clear()
+        self._pid[:] = [os.getpid()]
 
     def _open(self) -> sqlite3.Connection:
         make_directory(self.path.parent, "creating the store")
@@ -166,6 +166,13 @@ class Database:
                 if "locked" not in str(error) or time.monotonic() > deadline:
                     raise
             time.sleep(0.005)
+
+
+def _close_idle(idle: list[sqlite3.Connection], pid: list[int]) -> None:
+    """Close what waits in the list, unless it is a copy that a fork has made."""
+    while idle and pid == [os.getpid()]:
+        with contextlib.suppress(IndexError):
+            idle.pop().close()
 
 
 def explain_sqlite_error(error: sqlite3.Error, path: Path, doing: str, busy_s: float = 0.0) -> DagkitError:

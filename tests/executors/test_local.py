@@ -378,7 +378,7 @@ def test_close_leaves_no_descriptor_no_file_and_no_thread(tmp_path: Path) -> Non
     local = LocalExecutor(store, slots=2)
     run_all(local, [message(f"t{i}", call("echo", i)) for i in range(50)])
     pids = [slot.process.pid for slot in local._crew.members]
-    scratch = local._crew._scratch
+    scratch = local._crew._scratch.path
 
     local.close()
 

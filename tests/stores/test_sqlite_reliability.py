@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import shutil
@@ -495,3 +496,20 @@ def test_a_good_store_passes_every_check(sqlite_store):
         "space": "pass",
         "file system": "pass",
     }
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
+def test_a_store_that_was_forgotten_holds_no_files(tmp_path):
+    """Handles on runs come and go in a notebook; Python 3.13 warns of every connection that nobody closed."""
+
+    def open_files():
+        return [link for link in Path("/proc/self/fd").iterdir() if str(tmp_path) in str(link.resolve())]
+
+    store = SQLiteStore(tmp_path)
+    store.rows()
+    assert open_files()
+
+    del store
+    gc.collect()
+
+    assert not open_files()

@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from dagkit.errors import ConfigError
+from dagkit.executors.scratch import Scratch
 from dagkit.executors.slot import Slot
 from dagkit.model.messages import TaskMessage
 from dagkit.stores.base import Store
@@ -37,7 +36,7 @@ class Crew:
         self.members: list[Slot] = []
         self._setup = {"store": store.url, "login_shell": login_shell}
         self._cwd = str(Path.cwd())
-        self._scratch: Path | None = None
+        self._scratch: Scratch | None = None
         self._made = 0
         self._selector = selectors.DefaultSelector()
         self._bell, self._rope = os.pipe()
@@ -48,9 +47,9 @@ class Crew:
     def start(self, message: TaskMessage) -> Slot:
         """A new worker; `message` is the first that it will get."""
         if self._scratch is None:
-            self._scratch = Path(tempfile.mkdtemp(prefix=f"dagkit-{os.getpid()}-"))
+            self._scratch = Scratch()
         self._made += 1
-        scratch = self._scratch / str(self._made)
+        scratch = self._scratch.path / str(self._made)
         slot = Slot(self._made, self.python, self._cwd, scratch, self._open_log(message, scratch), self._setup)
         self.members.append(slot)
         self._selector.register(slot.in_fd, selectors.EVENT_READ, slot)
@@ -155,4 +154,4 @@ class Crew:
         os.close(self._bell)
         os.close(self._rope)
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.remove()
