@@ -134,12 +134,12 @@ def _split_queue(session: Session, words: str) -> tuple[str | None, str]:
 
 
 @command("worker")
-@click.argument("queue", envvar="JOBQ_QUEUE", metavar="[SERVICE/]QUEUE")
+@click.argument("queue", envvar="JOBQ_QUEUE", metavar="QUEUE")
 @setting_options("worker", options_of(WorkerSettings))
 def worker(session: Session, queue: str) -> int:
     """Run the tasks of a queue until stopped.
 
-    SERVICE is the storage account (or sb://namespace) that has the queue, if it is not that of the store.
+    QUEUE may be account/queue, or sb://namespace/queue, where the queue is not in the account of the store.
 
     SIGTERM takes no new work, gives what runs its grace and returns the rest to the queue; a second one kills. SIGINT
     does so without the grace. SIGUSR1 finishes what runs, then stops.
