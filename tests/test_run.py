@@ -455,3 +455,30 @@ def until(condition: Any, deadline_s: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
+
+
+@task
+def calls_a_task(x: int) -> Any:
+    return double(x)
+
+
+@task
+def calls_a_function(x: int) -> int:
+    return double.fn(x) + 1
+
+
+@task
+def runs_a_workflow(x: int) -> int:
+    value: int = diamond(x).run(progress=False).result()
+    return value + 1
+
+
+def test_a_task_called_inside_a_task_says_what_was_meant(store: str) -> None:
+    with pytest.raises(TaskFailed, match=r"called inside another task.*double\.fn\(\.\.\.\)"):
+        calls_a_task(1).run(store=store, progress=False).result()
+
+    assert calls_a_function(1).run(store=store, progress=False).result() == 3
+
+
+def test_a_task_may_run_a_workflow_of_its_own(store: str) -> None:
+    assert runs_a_workflow(1).run(store=store, progress=False).result() == 9

@@ -120,6 +120,8 @@ class Task(Generic[P, R]):
         self, values: tuple[Any, ...], keywords: tuple[str, ...], site: tuple[str, int], is_item: bool = False
     ) -> Node[R]:
         trace = active.get()
+        if trace is None:
+            self._check_not_in_a_task()
         scope = PROMPT if trace is None else trace.scope
         is_plain = all([type(value) in ATOMS for value in values])  # noqa: C419 - a list is faster, this is the hot path
         if not is_plain:
@@ -134,6 +136,16 @@ class Task(Generic[P, R]):
         if trace is not None:
             trace.nodes.append(node)
         return node
+
+    def _check_not_in_a_task(self) -> None:
+        """The body of a task runs where nobody would run the node, and most likely wants the function's value."""
+        from dagkit.runtime.context import is_in_task
+
+        if is_in_task():
+            raise TracingError(
+                f"{self.name} is a task, and was called inside another task, where nothing runs it. For its value "
+                f"write {self.name}.fn(...), the plain function; for a workflow within a task use @workflow."
+            )
 
     def _copy(self, given: Options, fixed: tuple[tuple[Any, ...], dict[str, Any]]) -> Self:
         copy = type(self)(self.declaration, given, fixed)

@@ -109,6 +109,11 @@ def serve_from(storage: Storage, is_inside: Callable[[], bool]) -> None:
     _served = served
 
 
+def is_in_task() -> bool:
+    """Whether a Python task runs in this process now."""
+    return _served() is not None
+
+
 def _storage() -> Storage:
     served = _served()
     if served is not None:
