@@ -36,6 +36,7 @@ from dagkit.runtime import context, orphan, output, shell
 from dagkit.runtime.capture import Capture
 from dagkit.runtime.environment import Surroundings, processes_of, task_id
 from dagkit.runtime.failure import error_text, kind_of
+from dagkit.runtime.log_sender import LogSender
 from dagkit.runtime.outcome import Failure, Outcome
 from dagkit.runtime.storage import Storage
 from dagkit.runtime.usage import Meter
@@ -111,6 +112,7 @@ class Worker:
         self._log = Path(options["log"])
         self._capture = Capture(self._log)
         self._storage = Storage(options["store"], self._ask)
+        self._sender = LogSender(self._storage, self._log)
         self._around = Surroundings(self._scratch, options["store"])
         self._caller: Caller | None = None
         self._meter = Meter()
@@ -244,6 +246,7 @@ class Worker:
     def _end_log(self, workflow_id: str, task: str, attempt: str) -> bytes:
         """Put the task's log where it belongs; returns it if only the executor can do that. A failure costs the log."""
         if not self._capture.has_unclaimed():
+            self._sender.forget()
             return b""
         data = b""
         try:
@@ -251,10 +254,10 @@ class Worker:
             if target is not None:
                 self._capture.claim(target)
                 return b""
-            data = self._log.read_bytes()
             if self._storage.is_shared:
-                self._storage.store.append_log(workflow_id, task, attempt, 0, data)
-                data = b""
+                self._sender.finish(workflow_id, task, attempt)
+            else:
+                data = self._log.read_bytes()
         except (OSError, BackendError):
             pass
         self._capture.discard()
@@ -416,9 +419,14 @@ class Worker:
 
     def _publish(self, job: Job) -> bool:
         try:
-            target = self._storage.log_path(job[1], job[2], f"{job[3]}.{job[4]}")
-            if target is not None and self._current is job:
+            attempt = f"{job[3]}.{job[4]}"
+            target = self._storage.log_path(job[1], job[2], attempt)
+            if self._current is not job:
+                return True
+            if target is not None:
                 self._capture.publish(target)
+            elif self._storage.is_shared:
+                self._sender.follow(job[1], job[2], attempt)
         except Exception:  # a log that cannot be shown early is still shown at the end
             pass
         return True
