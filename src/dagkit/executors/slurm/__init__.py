@@ -1,0 +1,1 @@
+"""Tasks as jobs of Slurm: arrays submitted through submitit, completions through files that the jobs leave."""
