@@ -13,6 +13,7 @@ from dagkit.coordinator import Coordinator, Pace
 from dagkit.coordinator.ownership import make_owner
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, LeaseLost, RunBusy, StateConflict
+from dagkit.model.messages import Completion
 from dagkit.model.records import StateChanges
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
@@ -197,21 +198,17 @@ def test_a_duplicate_is_acknowledged_and_counted_and_changes_nothing(store: Memo
 
 def test_a_completion_of_an_unknown_run_is_acknowledged_as_an_orphan(store: MemoryStore) -> None:
     submit(store)
-    submit(store, "other")
     executor = FakeExecutor()
-    first = Coordinator(store, lambda queue: executor, pace=QUICK)
-    first.drive("w")
-    first.drive("other")
-    settle(first, lambda: len(executor.running) == 2)
-    done = executor.succeed("a")
     coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
-    coordinator._fleet.of("default")
+    coordinator.drive("w")
+    settle(coordinator, lambda: executor.tasks_running() == ["a"])
+    orphan = Completion("deleted", "a", True, attempt=1)
 
+    executor.repeat([orphan])
     coordinator.step()
 
     assert coordinator.counters.orphans == 1
-    assert done in executor.acknowledged
-    first.close()
+    assert orphan in executor.acknowledged
     coordinator.close()
 
 
@@ -258,6 +255,40 @@ def test_a_coordinator_that_lost_its_lease_stops_and_writes_nothing_more(store: 
     holder = store.lease("run/w")
     assert holder is not None
     assert holder.owner == "somebody else"
+    coordinator.close()
+
+
+def test_a_completion_of_a_run_that_is_not_over_is_left_to_whoever_takes_it_up(store: MemoryStore) -> None:
+    """A coordinator that lost a run to a moment of a service's illness deleted its completions: tasks ran for ever."""
+    submit(store, "w")
+    submit(store, "driven")
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+    coordinator.drive("driven")
+    settle(coordinator, lambda: executor.tasks_running() == ["a"])
+    late = Completion("w", "a", True, attempt=1, generation=0)
+
+    executor.repeat([late])
+    coordinator.step()
+
+    assert late not in executor.acknowledged
+    assert coordinator.counters.orphans == 0
+    coordinator.close()
+
+
+def test_a_worker_that_sees_the_cancel_request_first_does_not_make_the_task_fail(store: MemoryStore) -> None:
+    submit(store)
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=Pace(cancel_poll_interval_s=3600))
+    outcome = coordinator.drive("w")
+    settle(coordinator, lambda: executor.tasks_running() == ["a"])
+    store.request_cancel("w")
+
+    executor.fail("a", "stopped", FailureKind.CANCELLED)
+    settle(coordinator, outcome.done)
+
+    assert str(store.row("w").status) == "cancelled"
+    assert (state_of(store, "a"), state_of(store, "b")) == ("cancelled", "cancelled")
     coordinator.close()
 
 

@@ -24,7 +24,7 @@ from dagkit.coordinator.ownership import Leases, make_owner
 from dagkit.coordinator.pace import Counters, Pace
 from dagkit.coordinator.saver import Saver
 from dagkit.coordinator.service import Service
-from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict
+from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict, UnknownRun
 from dagkit.executors.base import Executor
 from dagkit.gc_pause import no_gc
 from dagkit.model.messages import Completion, Started
@@ -239,11 +239,25 @@ class Coordinator:
             if drive is not None:
                 drive.state.started(report, now)
         elif drive is None:
-            self.counters.orphans += 1
-            self._fleet.acknowledge_orphan(report)
+            self._take_orphan(report)
         else:
+            if report.kind is FailureKind.CANCELLED and not drive.state.cancel_requested:
+                self._poll_cancels()  # the worker has seen the flag first
             self.counters.completions += 1
             self.counters.ignored += not drive.take(report, now)
+
+    def _take_orphan(self, report: Completion) -> None:
+        """Acknowledge a report that can change nothing; that of a run which somebody may yet take up comes again."""
+        try:
+            is_settled = RunStatus(self.store.row(report.workflow_id).status).is_over
+        except UnknownRun:
+            is_settled = True
+        except (BackendError, ValueError) as error:
+            log.warning("a completion of run %s is left for later: %s", report.workflow_id, error)
+            return
+        if is_settled:
+            self.counters.orphans += 1
+            self._fleet.acknowledge_orphan(report)
 
     def _in_turn(self) -> list[Drive]:
         """Every drive, a different one first each step, so that none starves another of room."""
