@@ -187,6 +187,9 @@ def _served(patient: _Patient, transport: Transport) -> Iterator[Check]:
     skipped = completion_queue_name(patient.store.url)
     needed = {queue for row in patient.queued for queue in row.queues_used}
     names = sorted({*transport.names(), *needed} - {skipped})
+    if names and transport.workers(names[0]) is None:
+        yield from _waiting(transport, sorted(needed))
+        return
     unserved = 0
     for name in names:
         workers = transport.workers(name)
@@ -199,6 +202,19 @@ def _served(patient: _Patient, transport: Transport) -> Iterator[Check]:
         yield Check("queues", "fail" if waiting else "warn", text, f"start `dagkit worker {name}`")
     if not unserved:
         yield Check("queues", "pass", "every queue that is needed is served" if names else "none in use")
+
+
+def _waiting(transport: Transport, needed: Sequence[str]) -> Iterator[Check]:
+    """Queues of submitted runs, where the service does not know who serves them."""
+    there = set(transport.names())
+    stats = [transport.open(name).stats() for name in needed if name in there]
+    words = ", ".join(f"{one.waiting} on {one.name}" for one in stats if one.waiting)
+    old = [one.name for one in stats if one.waiting and (one.oldest_age_s or 0.0) > _COMPLETIONS_OLD_S]
+    if old:
+        hint = f"is a worker there? `dagkit worker {old[0]}`"
+        yield Check("queues", "warn", f"messages wait: {words}; some for more than {_COMPLETIONS_OLD_S:g} s", hint)
+    else:
+        yield Check("queues", "pass", f"messages wait: {words}" if words else "no message waits")
 
 
 def _named(rows: Sequence[RunRow]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagkit.errors import BackendError
+from dagkit.errors import BackendError, ConfigError
 from dagkit.executors.queued import QueuedExecutor, completion_queue_name
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
 from dagkit.model.states import FailureKind
@@ -215,3 +215,22 @@ def test_a_wait_ends_when_it_is_interrupted(store: MemoryStore) -> None:
 )
 def test_the_completion_queue_is_called_after_the_prefix(url: str, name: str) -> None:
     assert completion_queue_name(url) == name
+
+
+def test_a_queue_that_the_service_will_never_take_fails_its_tasks_and_nothing_else(store: MemoryStore) -> None:
+    class Strict(MemoryTransport):
+        def open(self, name: str) -> Any:
+            if name == "Bad Name":
+                raise ConfigError(f"queue {name!r}: not a name")
+            return super().open(name)
+
+    transport = Strict()
+    executor = QueuedExecutor(store, transport)
+
+    taken = executor.submit([message("a", "Bad Name"), message("b")])
+    (refused,) = executor.poll(0)
+
+    assert taken == 2
+    assert [one.task for one in sent(transport, "cpu")] == ["b"]
+    assert (refused.task, refused.success, refused.kind, refused.attempt) == ("a", False, FailureKind.CONFIG, 1)
+    assert "Bad Name" in refused.error

@@ -127,6 +127,8 @@ def _credential(account: Account) -> Any:
         return AzureNamedKeyCredential(account.name, account.key)
     if account.sas:
         return AzureSasCredential(account.sas)
+    if not account.blob.startswith("https:"):
+        raise ConfigError(f"storage account {account.name}: {account.blob} needs a key: tokens travel over https only")
     from dagkit.azure.identity import default_credential
 
     return default_credential()

@@ -137,7 +137,7 @@ def purge(
 ) -> None:
     """Delete runs that are over, with their outputs and logs."""
     chosen = _to_purge(session, runs, everything, wanted, older_than)
-    queues = _waiting_messages(session) if drain_queues else {}
+    queues = _waiting_messages(session, chosen) if drain_queues else {}
     tasks = sum(row.counts.total for row in chosen)
     if not chosen and not queues:
         emit({"workflows": 0, "tasks": 0, "queues": {}}) if as_json else click.echo("Nothing to purge.")
@@ -186,9 +186,13 @@ def _preview(rows: Sequence[RunRow], queues: dict[str, int]) -> str:
     return "\n".join([*lines, *shown])
 
 
-def _waiting_messages(session: Session) -> dict[str, int]:
+def _waiting_messages(session: Session, rows: Sequence[RunRow]) -> dict[str, int]:
+    """Messages that wait, by queue. In a storage account only queues of these runs: others may be somebody else's."""
     transport = session.transport
-    stats = {name: transport.open(name).stats() for name in transport.names()}
+    names = set(transport.names())
+    if "://" in transport.url:
+        names &= {queue for row in rows for queue in row.queues_used}
+    stats = {name: transport.open(name).stats() for name in sorted(names)}
     return {name: stat.waiting for name, stat in stats.items() if stat.waiting}
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from dagkit.azure.place import Place
-from dagkit.errors import BackendError, PayloadTooLarge
+from dagkit.errors import BackendError, ConfigError, PayloadTooLarge, UsageError
 from dagkit.model.messages import AttemptKey, Completion, PoisonMessage, Started, TaskMessage
 from dagkit.model.states import FailureKind
 from dagkit.queues.base import Delivery, OutMessage, Queue, Transport
@@ -71,6 +71,9 @@ class QueuedExecutor:
             except BackendError as error:
                 log.warning("queue %s: %s", queue, error)
                 taken, failure = min(taken, group[0][0]), error
+            except ConfigError as error:  # the service will never take this queue: trying again cannot help
+                for _, message in group:
+                    self._refuse(message, error)
         if failure is not None and taken == 0:
             raise failure
         return taken
@@ -92,10 +95,14 @@ class QueuedExecutor:
         try:
             return message.text_within(queue.max_text_bytes, keep)
         except PayloadTooLarge as error:
-            refused = Completion(message.workflow_id, message.task, False, error=str(error), kind=FailureKind.CONFIG)
-            refused.attempt, refused.generation = message.attempt, message.generation
-            self._refused.append(refused)
+            self._refuse(message, error)
             return None
+
+    def _refuse(self, message: TaskMessage, error: UsageError) -> None:
+        """Fail the attempt."""
+        refused = Completion(message.workflow_id, message.task, False, error=str(error), kind=FailureKind.CONFIG)
+        refused.attempt, refused.generation = message.attempt, message.generation
+        self._refused.append(refused)
 
     def _open(self, name: str) -> Queue:
         if name not in self._queues:
