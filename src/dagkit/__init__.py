@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         set_output,
     )
     from dagkit.runtime.files import File
+    from dagkit.runtime.notice import checkpoint_dir, on_preempt
     from dagkit.task import shell, task
     from dagkit.trace import all_of, almost_all, any_of, count_of
     from dagkit.workflow import Flow, workflow
@@ -41,12 +42,14 @@ __all__ = [
     "almost_all",
     "any_of",
     "attach",
+    "checkpoint_dir",
     "count_of",
     "errors",
     "get_real_upstream_tasks",
     "get_upstream_output",
     "get_upstream_outputs",
     "is_cancelled",
+    "on_preempt",
     "runs",
     "set_output",
     "shell",
@@ -67,6 +70,7 @@ _HOMES = {
         "set_output",
     ),
     "dagkit.runtime.files": ("File",),
+    "dagkit.runtime.notice": ("checkpoint_dir", "on_preempt"),
     "dagkit.task": ("shell", "task"),
     "dagkit.trace": ("all_of", "almost_all", "any_of", "count_of"),
     "dagkit.workflow": ("Flow", "workflow"),

@@ -32,7 +32,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from dagkit.errors import BackendError
-from dagkit.runtime import context, orphan, output, shell
+from dagkit.runtime import context, notice, orphan, output, shell
 from dagkit.runtime.capture import Capture
 from dagkit.runtime.environment import Surroundings, processes_of, task_id
 from dagkit.runtime.failure import error_text, kind_of
@@ -118,7 +118,10 @@ class Worker:
         self._meter = Meter()
         faulthandler.enable(2)
         context.serve_from(self._storage, self._on_this_thread)
+        notice.serve()
         signal.signal(signal.SIGTERM, self._on_term)
+        if hasattr(signal, "SIGUSR1"):
+            signal.signal(signal.SIGUSR1, self._on_notice)
         signal.signal(signal.SIGHUP, self._on_parent_death)
         orphan.ask_for_parent_death(signal.SIGHUP)
         threading.Thread(target=self._watch, name="dagkit-watcher", daemon=True).start()
@@ -180,6 +183,7 @@ class Worker:
         call = kwargs.get("call")
         caller = None if call is None else self._caller or self._new_caller()
         started_at, begin = time.time(), time.perf_counter()
+        notice.forget()
         try:
             variables = self._around.variables(workflow_id, task, generation, attempt, upstream)
             if call is None or caller is None:
@@ -223,8 +227,9 @@ class Worker:
         self._in_task = False
         if isinstance(error, Failure):
             return Outcome(error=error.error, kind=error.kind)
+        kind = kind_of(error) if notice.reason() != notice.TIME_LIMIT else "timeout"
         try:
-            return Outcome(error=error_text(error), kind=kind_of(error))
+            return Outcome(error=error_text(error), kind=kind)
         except BaseException as problem:  # out of memory while describing a failure, say
             return Outcome(error=type(error).__name__, kind=kind_of(problem))
 
@@ -285,10 +290,16 @@ class Worker:
         self._wake.put(None)
         if self._in_task:
             self._in_task = False
+            notice.give()
             raise SystemExit(f"stopped by {signal.Signals(number).name}")
         if self._is_waiting:
             self._is_waiting = False
             raise _Terminated
+
+    def _on_notice(self, number: int, frame: FrameType | None) -> None:
+        """The machinery will stop the task soon: it may still save its work."""
+        if self._in_task:
+            notice.give(notice.TIME_LIMIT)
 
     def _on_this_thread(self) -> bool:
         return self._current is not None
