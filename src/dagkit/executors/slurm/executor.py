@@ -1,0 +1,463 @@
+"""The executor port over Slurm: arrays out, completion files in, one look for all that is in flight.
+
+Jobs live on when this process ends. Whoever drives the run next finds them by the ledger and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dagkit.errors import BackendError, ConfigError, UsageError
+from dagkit.executors.ledger import Phase, Submission
+from dagkit.executors.reports import failure, stop_text
+from dagkit.executors.slurm import autopsy
+from dagkit.executors.slurm.books import Books, Library
+from dagkit.executors.slurm.commands import Commands
+from dagkit.executors.slurm.elements import Attempt, Element, Elements
+from dagkit.executors.slurm.outcome import Verdict, is_active, verdict_of
+from dagkit.executors.slurm.quota import Quota
+from dagkit.executors.slurm.request import Request, SlurmQueue, request_of
+from dagkit.executors.slurm.submitter import Answer, Submitter
+from dagkit.executors.slurm.watch import Look, Patience, Watch
+from dagkit.executors.spool import Arrival
+from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
+from dagkit.model.states import FailureKind
+from dagkit.stores.base import Store
+
+__all__ = ["SlurmExecutor"]
+
+log = logging.getLogger("dagkit.executors.slurm")
+
+_MAX_ARRAY: Final = 1000
+_RENEW_S: Final = 30.0
+_KEEP_S: Final = 7 * 86_400.0
+_STOP_S: Final = 90.0
+_WORRIES: Final = ("DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Receipt:
+    """What acknowledging a completion needs."""
+
+    books: Books
+    submission: Submission
+    position: int
+    arrival: Arrival | None
+
+
+class SlurmExecutor:
+    """Runs tasks as jobs of Slurm. Used by one thread, except `interrupt`.
+
+    Args:
+        store: Where outputs and logs go; jobs must be able to open it too.
+        queues: Settings by queue; `default` for queues that are not named.
+        folder: For spools and the logs of jobs, on a file system that the nodes share with this machine.
+        ledgers: For the ledgers, on a local disk; default: beside the spools, or in /var/tmp if that is a network.
+    """
+
+    name = "slurm"
+    reports_start = True
+    lives_on = True
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        folder: Path,
+        queues: Mapping[str, SlurmQueue] | None = None,
+        default: SlurmQueue | None = None,
+        ledgers: Path | None = None,
+        patience: Patience | None = None,
+        commands: Commands | None = None,
+        owner: str = "dagkit",
+    ) -> None:
+        self._store, self._queues, self._default = store, dict(queues or {}), default or SlurmQueue()
+        self._patience = patience or Patience()
+        self._commands = commands or Commands()
+        self._library = Library(folder.absolute(), ledgers, owner)
+        self._elements = Elements()
+        self._submitter = Submitter(store.url, self._commands, self._elements)
+        self._bell, self._is_interrupted = threading.Event(), False
+        self._watch = Watch(self._commands, self._patience, self._bell.set)
+        self._quotas: dict[str, Quota] = {}
+        self._requests: dict[tuple[str, str, str, int | None], Request] = {}
+        self._again: list[TaskMessage] = []
+        self._reports: list[Completion | Started] = []
+        self._collecting_since: float | None = None
+        self._next_files = self._next_renewal = 0.0
+        self._files_s = self._least_files_s = min(0.05, self._patience.files_s)
+
+    # --- the port: out
+
+    def submit(self, messages: Sequence[TaskMessage]) -> int:
+        """Take what the queues have room for, after a moment in which more may become ready; see the port."""
+        fresh = [place for place, message in enumerate(messages) if not self._is_carried(message)]
+        if not fresh:
+            return len(messages)
+        if self._is_collecting(len(fresh)):
+            return fresh[0]
+        taken = len(messages)
+        for (_, request), places in self._grouped(messages, fresh).items():
+            sent = self._send(request, [messages[place] for place in places], may_raise=taken == len(messages))
+            if sent < len(places):
+                taken = min(taken, places[sent])
+        return taken
+
+    def _is_carried(self, message: TaskMessage) -> bool:
+        """Whether a job has it already, by this process or by one before."""
+        self._books(message.workflow_id)
+        attempt = self._elements.attempts.get(message.key)
+        if attempt is not None:
+            attempt.message = message
+        return attempt is not None
+
+    def _is_collecting(self, count: int) -> bool:
+        now = time.monotonic()
+        if self._collecting_since is None:
+            self._collecting_since = now
+        if count < _MAX_ARRAY and now - self._collecting_since < self._patience.collect_s:
+            return True
+        self._collecting_since = None
+        return False
+
+    def _grouped(self, messages: Sequence[TaskMessage], places: Iterable[int]) -> dict[tuple[str, Request], list[int]]:
+        """Places by run and request; a task whose request cannot be made fails at once."""
+        groups: dict[tuple[str, Request], list[int]] = {}
+        for place in places:
+            message = messages[place]
+            try:
+                request = self._request(message)
+            except UsageError as error:
+                self._reports.append(failure(message, str(error), FailureKind.CONFIG))
+                continue
+            groups.setdefault((message.workflow_id, request), []).append(place)
+        return groups
+
+    def _request(self, message: TaskMessage) -> Request:
+        key = (message.queue, message.template or message.task, repr(message.resources), message.timeout_s)
+        request = self._requests.get(key)
+        if request is None:
+            if len(self._requests) > 10_000:
+                self._requests.clear()
+            settings = self._queues.get(message.queue, self._default)
+            request = self._requests[key] = request_of(message, settings)
+        return request
+
+    def _send(self, request: Request, messages: Sequence[TaskMessage], *, may_raise: bool = False) -> int:
+        """Submit from the front, in as few arrays as the limits allow; how many were dealt with."""
+        sent, pack, quota = 0, request.pack, self._quota(request.queue)
+        while sent < len(messages):
+            active = self._elements.active.get(request.queue, 0)
+            allowed = quota.allowed(-(-(len(messages) - sent) // pack), active)
+            part = messages[sent : sent + allowed * pack]
+            if not part:
+                break
+            try:
+                answer = self._submitter.submit(self._books(part[0].workflow_id), request, part)
+            except ConfigError as error:
+                self._reports += [failure(message, str(error), FailureKind.CONFIG) for message in messages[sent:]]
+                return len(messages)
+            except BackendError as error:
+                if may_raise and sent == 0:
+                    raise
+                log.warning("%s", error)
+                break
+            if answer is Answer.TAKEN:
+                quota.accepted(-(-len(part) // pack))
+                sent += len(part)
+            elif not quota.refused(-(-len(part) // pack), active):
+                break
+        if sent:
+            self._watch.hasten()
+        return sent
+
+    def _quota(self, queue: str) -> Quota:
+        if queue not in self._quotas:
+            settings = self._queues.get(queue, self._default)
+            self._quotas[queue] = Quota(settings, settings.max_array or self._max_array())
+        return self._quotas[queue]
+
+    def _max_array(self) -> int:
+        try:
+            found = self._commands.max_array_size()
+        except BackendError as error:
+            log.warning("the cluster's MaxArraySize is not known: %s", error)
+            found = None
+        return max(1, min(found - 1, 10 * _MAX_ARRAY)) if found else _MAX_ARRAY
+
+    def capacity(self) -> int | None:
+        """Room by the submit limits; None as long as a queue has none that is known."""
+        if self._collecting_since is not None and not self._has_collected():
+            return 0
+        rooms = [quota.room(self._elements.active.get(queue, 0)) for queue, quota in self._quotas.items()]
+        known = [room for room in rooms if room is not None]
+        if not rooms or len(known) < len(rooms):
+            return None
+        pack = max([self._default.pack, *(queue.pack for queue in self._queues.values())])
+        return sum(known) * pack
+
+    # --- the port: back
+
+    def poll(self, wait_s: float) -> list[Completion | Started]:
+        """What happened since the last poll; see the port."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            self._bell.clear()
+            self._tend()
+            left_s = deadline - time.monotonic()
+            if self._reports or left_s <= 0 or self._is_interrupted or self._has_collected():
+                self._is_interrupted = False
+                reports, self._reports = self._reports, []
+                return reports
+            self._bell.wait(min(left_s, self._pause_s()))
+
+    def _has_collected(self) -> bool:
+        """Whether tasks that wait for others to become ready have waited long enough."""
+        since = self._collecting_since
+        return since is not None and time.monotonic() - since >= self._patience.collect_s
+
+    def _pause_s(self) -> float:
+        """Until something is due."""
+        now = time.monotonic()
+        dues = [self._next_files - now, *(quota.opens_in_s for quota in self._quotas.values())]
+        if self._collecting_since is not None:
+            dues.append(self._collecting_since + self._patience.collect_s - now)
+        return max(0.01, min(dues))
+
+    def _tend(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_renewal:
+            self._next_renewal = now + _RENEW_S
+            for books in self._library.open.values():
+                books.renew()
+        if not self._elements.attempts and not self._again:
+            return
+        if now >= self._next_files:
+            self._take_arrivals()
+        look = self._watch.take()
+        if look is not None:
+            self._take_look(look)
+        self._judge()
+        self._cancel_stopped()
+        self._send_again()
+        self._begin_look()
+
+    def _take_arrivals(self) -> None:
+        has_some = False
+        for books in self._library.open.values():
+            for arrival in books.spool.arrivals():
+                has_some = True
+                self._arrived(books, arrival)
+        self._files_s = self._least_files_s if has_some else min(self._files_s * 1.3, self._patience.files_s)
+        self._next_files = time.monotonic() + self._files_s
+
+    def _arrived(self, books: Books, arrival: Arrival) -> None:
+        element = self._elements.by_place.get((arrival.submission, arrival.job))
+        attempt = element.attempts.get(arrival.place) if element is not None else None
+        if attempt is None:  # its end was reported by another sign, or was saved before a crash
+            books.spool.forget([arrival])
+            return
+        done = arrival.completion
+        if attempt.stop is not None and not done.success:
+            done.error, done.kind = _stop_words(attempt), attempt.stop
+        self._report(books, attempt, done, arrival)
+
+    def _report(self, books: Books, attempt: Attempt, done: Completion, arrival: Arrival | None = None) -> None:
+        done.receipt = _Receipt(books, attempt.element.submission, attempt.position, arrival)
+        self._elements.remove(attempt)
+        self._reports.append(done)
+
+    def acknowledge(self, completions: Sequence[Completion]) -> None:
+        """These are saved: close them in the ledger, then remove their files."""
+        by_books: dict[int, list[_Receipt]] = {}
+        for completion in completions:
+            if isinstance(completion.receipt, _Receipt):
+                by_books.setdefault(id(completion.receipt.books), []).append(completion.receipt)
+        for receipts in by_books.values():
+            books = receipts[0].books
+            books.ledger.member_ended([(receipt.submission, receipt.position) for receipt in receipts])
+            books.spool.forget([receipt.arrival for receipt in receipts if receipt.arrival is not None])
+            over = {r.submission.name for r in receipts if r.submission.phase is Phase.ENDED}
+            for name in over:
+                books.spool.remove(name)
+
+    # --- what the scheduler says
+
+    def _begin_look(self) -> None:
+        gone = {element.number for element in self._elements.gone if element.gone_at is not None}
+        self._watch.begin(gone, self._elements.unanswered.keys())
+
+    def _take_look(self, look: Look) -> None:
+        self._reconcile(look)
+        now = time.monotonic()
+        for element in self._elements.by_id.values():
+            row = look.listed.get(element.id or "")
+            if row is not None and is_active(row.state):
+                self._is_active(element, row.state, row.reason)
+            elif (element.submission.answered_at or 0.0) < look.began_at:
+                element.gone_at = element.gone_at or now
+                self._elements.gone.add(element)
+                element.ended = look.ended.get(element.id or "", element.ended)
+
+    def _is_active(self, element: Element, state: str, reason: str) -> None:
+        element.gone_at = element.ended = None
+        self._elements.gone.discard(element)
+        if state == "PENDING" and reason != element.reason and any(worry in reason for worry in _WORRIES):
+            log.warning("Slurm job %s (%s) may wait for ever: %s", element.id, element.submission.name, reason)
+        element.state, element.reason = state, reason
+        if state == "RUNNING":
+            first = min(element.attempts.values(), key=lambda attempt: attempt.place)
+            if not first.is_start_told:
+                first.is_start_told = True
+                self._reports.append(Started(*first.key, time.time()))
+
+    def _reconcile(self, look: Look) -> None:
+        """Submissions without an answer: Slurm has them by their name, or certainly has not."""
+        for submission in list(self._elements.unanswered.values()):
+            books = self._library.of(_run_of(submission))
+            job_id = look.names.get(submission.name)
+            if job_id is not None:
+                self._submitter.found(books, submission, job_id)
+            elif look.is_accounted and look.began_at - submission.intended_at > self._patience.settle_s:
+                books.ledger.refused(submission, "not in Slurm under its name")
+                attempts = self._elements.withdraw(submission)
+                books.spool.remove(submission.name)
+                self._again += [attempt.message for attempt in attempts if attempt.message is not None]
+                log.warning("Slurm has no %s: its tasks are submitted again", submission.name)
+
+    def _send_again(self) -> None:
+        if not self._again:
+            return
+        messages, self._again = self._again, []
+        for (_, request), places in self._grouped(messages, range(len(messages))).items():
+            group = [messages[place] for place in places]
+            self._again += group[self._send(request, group) :]
+
+    # --- jobs that are gone
+
+    def _judge(self) -> None:
+        """End the attempts of jobs that are gone and have left no completion in the time that is allowed for it."""
+        now = time.monotonic()
+        for element in list(self._elements.gone):
+            if now - (element.gone_at or now) >= self._allowed_s(element):
+                self._bury(element)
+
+    def _allowed_s(self, element: Element) -> float:
+        patience, ended = self._patience, element.ended
+        if element.is_cancelled and ended is not None and verdict_of(ended) is Verdict.ENDED:
+            return 0.0
+        if ended is None or verdict_of(ended) is Verdict.UNCLEAR:
+            return patience.short_grace_s if element.is_cancelled else patience.gone_s
+        return patience.grace_s if ended.state in ("COMPLETED", "OUT_OF_MEMORY") else patience.short_grace_s
+
+    def _bury(self, element: Element) -> None:
+        books = self._library.of(_run_of(element.submission))
+        self._take_arrivals()  # a last look: the file may have come since
+        attempts = sorted(element.attempts.values(), key=lambda attempt: attempt.place)
+        for done, attempt in zip(
+            autopsy.completions(element, attempts, books.spool, self._store), attempts, strict=True
+        ):
+            if attempt.stop is not None:
+                done.error, done.kind = _stop_words(attempt), attempt.stop
+            self._report(books, attempt, done)
+
+    # --- stopping
+
+    def cancel(self, keys: Collection[AttemptKey], kind: FailureKind) -> None:
+        """Stop these attempts. A job of which others are still wanted goes on; what it says of these is ignored."""
+        waiting = [message for message in self._again if message.key in keys]
+        self._again = [message for message in self._again if message.key not in keys]
+        self._reports += [failure(message, stop_text(message, kind), kind) for message in waiting]
+        for key in keys:
+            attempt = self._elements.attempts.get(key)
+            if attempt is not None and attempt.stop is None:
+                attempt.stop = kind
+                self._elements.stopped.add(attempt)
+        self._bell.set()
+
+    def _cancel_stopped(self) -> None:
+        if not self._elements.stopped:
+            return
+        now, due = time.monotonic(), []
+        for element in {attempt.element for attempt in self._elements.stopped}:
+            if not all(attempt.stop is not None for attempt in element.attempts.values()):
+                self._drop_places(element)
+            elif element.id is not None and (not element.is_cancelled or now - element.cancelled_at > _STOP_S):
+                due.append(element)
+        if not due:
+            return
+        try:
+            self._commands.scancel([element.id or "" for element in due])
+        except BackendError as error:
+            log.warning("jobs could not be cancelled, trying again: %s", error)
+        for element in due:
+            element.is_cancelled, element.cancelled_at = True, now
+        self._watch.hasten()
+
+    def _drop_places(self, element: Element) -> None:
+        books = self._library.of(_run_of(element.submission))
+        for attempt in [attempt for attempt in element.attempts.values() if attempt.stop is not None]:
+            kind = attempt.stop or FailureKind.CANCELLED
+            self._report(books, attempt, _ended_as(attempt, _stop_words(attempt), kind))
+
+    # --- after a restart
+
+    def recover(self, running: Sequence[TaskMessage]) -> list[Completion]:
+        """Adopt what the ledgers say Slurm has; what none of them knows was never submitted, and is lost."""
+        lost = []
+        for message in running:
+            if not self._is_carried(message):
+                text = "no Slurm job is known for this attempt; its ledger may be on another machine"
+                lost.append(failure(message, text, FailureKind.LOST))
+        self._watch.hasten()
+        return lost
+
+    def _books(self, workflow_id: str) -> Books:
+        """The books of a run; what they say is in flight is taken over when they are opened."""
+        books = self._library.open.get(workflow_id)
+        if books is not None:
+            return books
+        books = self._library.of(workflow_id)
+        books.ledger.forget(_KEEP_S)
+        for submission in books.ledger.open():
+            pack = int(submission.detail.get("pack", 1))
+            self._elements.add(submission, pack, [None] * (1 + max(m.position for m in submission.members)))
+            if submission.job_id is not None:
+                self._elements.answered(submission, submission.job_id)
+        if self._store.cancel_requested([workflow_id]):
+            self.cancel(
+                [key for key in self._elements.attempts if key.workflow_id == workflow_id], FailureKind.CANCELLED
+            )
+        return books
+
+    # --- the rest of the port
+
+    def interrupt(self) -> None:
+        """Make a waiting `poll` return. Thread-safe."""
+        self._is_interrupted = True
+        self._bell.set()
+
+    def close(self, grace_s: float = 5.0) -> None:
+        """Stop looking; jobs go on."""
+        self._watch.close()
+        self._library.close()
+
+
+def _run_of(submission: Submission) -> str:
+    return submission.members[0].key.workflow_id
+
+
+def _ended_as(attempt: Attempt, text: str, kind: FailureKind, usage: dict[str, Any] | None = None) -> Completion:
+    key = attempt.key
+    return Completion(key.workflow_id, key.task, False, None, text, key.attempt, key.generation, kind, usage)
+
+
+def _stop_words(attempt: Attempt) -> str:
+    kind = attempt.stop or FailureKind.CANCELLED
+    return str(kind) if attempt.message is None else stop_text(attempt.message, kind)
