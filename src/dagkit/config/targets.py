@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagkit.config.files import check_keys
+from dagkit.config.slurm import SLURM_OPTIONS, make_slurm, shared_by
 from dagkit.errors import ConfigError
 from dagkit.settings import CoordinatorSettings, GeneralSettings, Option, WorkerSettings, options_of
 
@@ -21,8 +22,10 @@ __all__ = ["ExecutorChoice", "Route", "Target", "read_targets"]
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "local": ("slots", "python", "kill_timeout_s"),
     "queued": ("service",),
+    "slurm": tuple(SLURM_OPTIONS),
 }
 _OPTIONS: Mapping[str, Option] = {
+    **SLURM_OPTIONS,
     "slots": options_of(GeneralSettings)["slots"],
     "python": options_of(GeneralSettings)["python"],
     "kill_timeout_s": options_of(WorkerSettings)["kill_timeout_s"],
@@ -69,9 +72,26 @@ class Route:
 
     def __call__(self, queue: str) -> Executor:
         choice = self.target.choice(queue)
+        if choice.kind == "slurm":
+            return self._slurm(choice)
         if choice not in self._executors:
             self._executors[choice] = _MAKERS[choice.kind](self._store, self._coordinator, dict(choice.settings))
         return self._executors[choice]
+
+    def _slurm(self, choice: ExecutorChoice) -> Executor:
+        """One executor asks the scheduler for all queues."""
+        key = ExecutorChoice("slurm", shared_by(choice.settings))
+        if key not in self._executors:
+            default = self.target.default
+            others = {
+                queue: dict(other.settings)
+                for queue, other in self.target.queues.items()
+                if other.kind == "slurm" and shared_by(other.settings) == key.settings
+            }
+            self._executors[key] = make_slurm(
+                self._store, others, dict(default.settings) if default.kind == "slurm" else None
+            )
+        return self._executors[key]
 
     @property
     def executors(self) -> list[Executor]:
@@ -87,7 +107,7 @@ class Route:
 
 def read_targets(tables: Mapping[str, tuple[Any, Path]], general: GeneralSettings) -> dict[str, Target]:
     """The built-in targets and those of configuration files (`name -> (table, file)`)."""
-    targets = {kind: Target(kind, _with_general(kind, {}, general)) for kind in ("local", "queued")}
+    targets = {kind: Target(kind, _with_general(kind, {}, general)) for kind in ("local", "queued", "slurm")}
     for name, (table, path) in tables.items():
         targets[name] = _read_target(name, table, f"{path}: [targets.{name}]", general)
     return targets
@@ -96,7 +116,7 @@ def read_targets(tables: Mapping[str, tuple[Any, Path]], general: GeneralSetting
 def _read_target(name: str, table: Any, where: str, general: GeneralSettings) -> Target:
     if not isinstance(table, Mapping):
         raise ConfigError(f"{where}: expected a table")
-    check_keys(table, ("default", "queues", *_SETTINGS["local"], *_SETTINGS["queued"]), where)
+    check_keys(table, ("default", "queues", *dict.fromkeys(key for keys in _SETTINGS.values() for key in keys)), where)
     shared = {key: value for key, value in table.items() if key not in ("default", "queues")}
     default = _read_choice(table.get("default", "local"), shared, f"{where} default", general)
     queues = table.get("queues", {})
@@ -124,7 +144,7 @@ def _with_general(kind: str, settings: dict[str, Any], general: GeneralSettings,
     """A choice whose unsaid settings are the general ones."""
     if kind == "local":
         settings = {"slots": general.slots, "python": general.python, **settings}
-    elif general.queues:
+    elif kind == "queued" and general.queues:
         settings = {"service": general.queues, **settings}
     checked = {key: _check(key, value, where) for key, value in settings.items() if value is not None}
     return ExecutorChoice(kind, tuple(sorted(checked.items())))

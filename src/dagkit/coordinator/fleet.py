@@ -6,12 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
 from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
 from dagkit.model.states import FailureKind
+
+if TYPE_CHECKING:
+    from dagkit.coordinator.drive import Drive
 
 __all__ = ["Fleet"]
 
@@ -89,6 +92,10 @@ class Fleet:
         """Stop these attempts; see `Executor.cancel`."""
         for executor, concerned in self.grouped(keys, lambda key: queue_of(key.task)):
             executor.cancel(concerned, kind)
+
+    def lost_with_us(self, drive: Drive) -> list[AttemptKey]:
+        """Attempts in flight that end with this process; jobs of a scheduler go on, and are found again."""
+        return [key for key in drive.in_flight() if not getattr(self.of(drive.queue_of(key.task)), "lives_on", False)]
 
     def acknowledge(self, completions: Sequence[Completion], queue_of: Callable[[str], str]) -> None:
         for executor, concerned in self.grouped(completions, lambda completion: queue_of(completion.task)):

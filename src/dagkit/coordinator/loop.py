@@ -312,7 +312,7 @@ class Coordinator:
         if self._drives.pop(drive.workflow_id, None) is None:
             return
         try:
-            self._fleet.cancel(drive.in_flight(), FailureKind.PREEMPTED, drive.queue_of)
+            self._fleet.cancel(self._fleet.lost_with_us(drive), FailureKind.PREEMPTED, drive.queue_of)
         except DagkitError as second:
             log.warning("run %s: %s", drive.workflow_id, second)
         self._leases.release(drive.lease)
@@ -362,9 +362,9 @@ class Coordinator:
         """Stop what would be lost, take the last completions, save; what was running is ready again at no cost."""
         for drive in self._drives.values():
             drive.is_stopping = True
-            self._fleet.cancel(drive.in_flight(), FailureKind.PREEMPTED, drive.queue_of)
+            self._fleet.cancel(self._fleet.lost_with_us(drive), FailureKind.PREEMPTED, drive.queue_of)
         deadline = time.monotonic() + self.pace.close_grace_s
-        while any(drive.in_flight() for drive in self._drives.values()) and time.monotonic() < deadline:
+        while any(map(self._fleet.lost_with_us, self._drives.values())) and time.monotonic() < deadline:
             for report in self._fleet.poll(0.05):
                 self._take(report, self.now())
         for drive in list(self._drives.values()):

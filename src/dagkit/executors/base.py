@@ -17,6 +17,8 @@ class Executor(Protocol):
     Attributes:
         name: For people: `local`, `slurm`.
         reports_start: True if `poll` returns `Started` reports, so that timeouts count from the start of execution.
+
+    An executor with `lives_on = True` is not asked to stop anything when its process ends: a scheduler has its jobs.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,10 +13,20 @@ from typing import Any, Final
 from dagkit.errors import ConfigError, MissingExtra
 from dagkit.executors.slurm.request import Request
 
-__all__ = ["job_name", "script_of"]
+__all__ = ["check_installed", "job_name", "script_of"]
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.+-]+", re.ASCII)
 _NAME_LIMIT: Final = 60
+
+
+def check_installed() -> None:
+    """`MissingExtra` without submitit, `ConfigError` where there is no Slurm."""
+    _submitit_executor(Path())
+    for command in ("sbatch", "squeue", "scancel"):
+        if shutil.which(command) is None:
+            raise ConfigError(
+                f"{command} is not on PATH: run dagkit on a machine from which Slurm can be reached, a login node"
+            )
 
 
 def job_name(template: str, submission: str) -> str:
@@ -60,7 +71,9 @@ def _submitit_executor(folder: Path) -> Any:
     try:
         return SlurmExecutor(folder=folder)
     except RuntimeError as error:
-        raise ConfigError(f"this is no machine from which Slurm can be reached: {error}") from error
+        raise ConfigError(
+            f"Slurm is not here ({error}). Run dagkit on a machine from which it can be reached, a login node"
+        ) from error
 
 
 def _signal(request: Request) -> str:
