@@ -235,10 +235,12 @@ def test_runs_in_two_threads_share_the_workers(store: str) -> None:
 def test_no_thread_and_no_process_is_left_behind(store: str) -> None:
     import psutil
 
+    here = psutil.Process()
+    threads, processes = set(threading.enumerate()), set(here.children(recursive=True))
     diamond(1).run(store=store, progress=False).result()
 
-    until(lambda: not [t for t in threading.enumerate() if t.name.startswith("dagkit")])
-    until(lambda: not psutil.Process().children(recursive=True))
+    until(lambda: not [t for t in set(threading.enumerate()) - threads if t.name.startswith("dagkit")])
+    until(lambda: set(here.children(recursive=True)) <= processes)
 
 
 def test_an_id_that_is_taken_says_how_to_go_on(store: str) -> None:
