@@ -153,6 +153,12 @@ class LocalExecutor:
         """Make a waiting `poll` return. Thread-safe."""
         self._crew.ring()
 
+    def give_notice(self) -> None:
+        """Tell the calls that run that they will be stopped soon (`dagkit.on_preempt`). Commands are not told."""
+        for slot in self._crew.members:
+            if slot.running is not None and slot.running.is_call:
+                slot.notify()
+
     def close(self, grace_s: float = 5.0) -> None:
         """Let what runs end within the grace, then kill it; no process, descriptor or file is left behind."""
         if self._is_closed:

@@ -258,6 +258,11 @@ class Slot:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
+    def notify(self) -> None:
+        """SIGUSR1 to the worker alone: most programs that a task has started would die of it."""
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGUSR1)
+
     def kill(self) -> None:
         """SIGKILL to its whole process group."""
         self.signal(signal.SIGKILL)

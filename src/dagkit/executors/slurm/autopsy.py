@@ -20,16 +20,17 @@ from dagkit.stores.base import Store
 __all__ = ["completions"]
 
 _TAIL_BYTES: Final = 4000
-#: The job's own process says so when it was told to stop, and nobody knows by whom.
-_TERMINATED: Final = 143
+#: Exit codes of the job's own process (`dagkit.executors.job`): it was told to stop, and nobody knows by whom; it could
+#: not do its work.
+_OF_OURS: Final = {143: FailureKind.PREEMPTED, 70: FailureKind.NODE}
 
 
 def completions(element: Element, attempts: Sequence[Attempt], spool: Spool, store: Store) -> list[Completion]:
     """One failure for each attempt, in order. In a pack the first is the one that ran; the others had not begun."""
     said = _stderr(element, spool)
     kind = kind_of(element.ended, said)
-    if element.ended is not None and element.ended.state == "FAILED" and element.ended.exit_code == _TERMINATED:
-        kind = FailureKind.PREEMPTED
+    if element.ended is not None and element.ended.state == "FAILED":
+        kind = _OF_OURS.get(element.ended.exit_code or 0, kind)
     text = words(element.id or element.submission.name, element.ended, kind)
     full = f"{text}\n{said}" if said else text
     reports = []
