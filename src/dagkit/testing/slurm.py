@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from dagkit.executors.spool import JobFolder
+from dagkit.model.messages import Completion, TaskMessage
 from dagkit.testing import slurm_commands
 
 __all__ = ["FakeSlurm", "FakeSlurmJob"]
@@ -168,6 +172,24 @@ class FakeSlurm:
         self.end(job, "COMPLETED" if done.returncode == 0 else "FAILED", max(done.returncode, 0))
         return done.returncode
 
+    def complete(
+        self,
+        job: FakeSlurmJob,
+        outcome: Callable[[TaskMessage], Completion] | None = None,
+        *,
+        end: bool = True,
+        state: str = "COMPLETED",
+    ) -> list[TaskMessage]:
+        """Leave completions of the tasks of a job as if they had run, by `outcome` (default: success, their name as
+        output), then end it; returns the tasks."""
+        folder = JobFolder(_folder_of(job.script))
+        _, messages, _ = folder.read(job.place)
+        for place, message in enumerate(messages):
+            folder.finish(job.place, place, (outcome or _success)(message))
+        if end:
+            self.end(job, state)
+        return messages
+
     def run_all(self, run: Callable[[FakeSlurmJob], Any] | None = None) -> int:
         """Run whatever is pending with `run`, or `self.run`; returns how many there were."""
         waiting = [job for job in self.jobs(active=True) if job.state == "PENDING"]
@@ -182,6 +204,16 @@ class FakeSlurm:
     def _do(self, statement: str, *values: object) -> list[Any]:
         with slurm_commands.opened(str(self.folder)) as truth:
             return truth.execute(statement, values).fetchall()
+
+
+def _folder_of(script: str) -> Path:
+    command = shlex.split(script.strip().splitlines()[-1])
+    return Path(command[command.index("dagkit.executors.job") + 1])
+
+
+def _success(message: TaskMessage) -> Completion:
+    output = json.dumps(message.task)
+    return Completion(message.workflow_id, message.task, True, output, None, message.attempt, message.generation)
 
 
 def _key(job: FakeSlurmJob) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +38,6 @@ log = logging.getLogger("dagkit.executors.slurm")
 _MAX_ARRAY: Final = 1000
 _RENEW_S: Final = 30.0
 _KEEP_S: Final = 7 * 86_400.0
-_STOP_S: Final = 90.0
 _WORRIES: Final = ("DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig")
 
 
@@ -180,10 +180,12 @@ class SlurmExecutor:
     def _quota(self, queue: str) -> Quota:
         if queue not in self._quotas:
             settings = self._queues.get(queue, self._default)
-            self._quotas[queue] = Quota(settings, settings.max_array or self._max_array())
+            self._quotas[queue] = Quota(settings, settings.max_array or self._max_array)
         return self._quotas[queue]
 
+    @cached_property
     def _max_array(self) -> int:
+        """Most elements of an array, by the cluster's own limit."""
         try:
             found = self._commands.max_array_size()
         except BackendError as error:
@@ -388,7 +390,9 @@ class SlurmExecutor:
         for element in {attempt.element for attempt in self._elements.stopped}:
             if not all(attempt.stop is not None for attempt in element.attempts.values()):
                 self._drop_places(element)
-            elif element.id is not None and (not element.is_cancelled or now - element.cancelled_at > _STOP_S):
+            elif element.id is not None and (
+                not element.is_cancelled or now - element.cancelled_at > self._patience.stop_s
+            ):
                 due.append(element)
         if not due:
             return

@@ -34,6 +34,7 @@ class Patience:
         gone_s: For news of a job of which nobody knows anything.
         settle_s: After a submission without an answer, until its absence from the listing counts.
         files_s: Between looks at the spool.
+        stop_s: Until a job that was cancelled, and is still there, is cancelled again.
     """
 
     collect_s: float = 0.2
@@ -44,6 +45,7 @@ class Patience:
     gone_s: float = 180.0
     settle_s: float = 20.0
     files_s: float = 0.5
+    stop_s: float = 90.0
 
 
 @dataclass(slots=True)
