@@ -209,12 +209,17 @@ class Ledger:
         One commit for all.
         """
         ends = list(ends)
+        positions: dict[int, set[int]] = {}
         for submission, position in ends:
+            positions.setdefault(submission.id, set()).add(position)
+        concerned = {submission.id: submission for submission, _ in ends}
+        for submission in concerned.values():
+            gone = positions[submission.id]
             submission.members = [
-                Member(member.position, member.key, False) if member.position == position else member
+                Member(member.position, member.key, False) if member.position in gone else member
                 for member in submission.members
             ]
-        over = {submission.id: submission for submission, _ in ends if not submission.open_members}
+        over = {number: submission for number, submission in concerned.items() if not submission.open_members}
         with self._writing("noting ends") as connection:
             connection.executemany(
                 "UPDATE members SET is_open = 0 WHERE submission = ? AND position = ?",

@@ -40,7 +40,7 @@ class Element:
         id: In Slurm, `12_3`; None as long as it is not known whether Slurm has it.
         index: Among the jobs of its submission.
         gone_at: Since when it has not been listed as active, by the monotonic clock; `ended` what accounting says then.
-        is_cancelled: It was given to scancel, at `cancelled_at`.
+        is_cancelled: It was given to scancel; again, if it is still there, at `cancel_at`.
     """
 
     submission: Submission
@@ -52,7 +52,7 @@ class Element:
     gone_at: float | None = None
     ended: Ended | None = None
     is_cancelled: bool = False
-    cancelled_at: float = 0.0
+    cancel_at: float = 0.0
 
     @property
     def queue(self) -> str:

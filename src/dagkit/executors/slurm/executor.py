@@ -401,7 +401,7 @@ class SlurmExecutor:
         except BackendError as error:
             log.warning("jobs could not be cancelled, trying again: %s", error)
         for element in due:
-            element.is_cancelled, element.cancelled_at = True, now
+            element.is_cancelled, element.cancel_at = True, now + self._patience.stop_s
         self._watch.hasten()
 
     def _drop_places(self, element: Element) -> None:
