@@ -92,7 +92,8 @@ numbers = st.none() | st.integers(-1, 200)
 
 
 @given(
-    st.none() | st.sampled_from(["ACC", "QUE", "RNA", "RNP", "RUN", "RNE", "RNO", "SPP", "SPD", "RSM", "XYZ", "EXT"])
+    st.none()
+    | st.sampled_from(["ACC", "QUE", "RNA", "RNP", "RUN", "RNE", "RNO", "SPP", "SPD", "RSM", "XYZ", "EXT"])
     | st.sampled_from(["EXT", "CCL", "RJT", "ERR", "HLD"]),
     numbers,
     numbers,
