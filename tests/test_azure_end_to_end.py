@@ -23,7 +23,7 @@ from dagkit.stores import open_store
 from services.azurite import Account
 from services.processes import die_with_parent, wait_until
 
-pytestmark = [pytest.mark.xdist_group("azurite"), pytest.mark.slow]
+pytestmark = [pytest.mark.xdist_group("azurite-daemons"), pytest.mark.slow]
 
 TESTS = Path(__file__).parent
 QUICK = ("--max-idle-backoff", "0.2", "--lock", "2s", "--cancel-poll", "0.3")

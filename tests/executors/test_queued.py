@@ -129,6 +129,7 @@ def test_completions_come_back_and_are_deleted_when_acknowledged(store: MemorySt
     completions = transport.open(completion_queue_name("memory:"))
     assert completions.stats().locked == 1
     executor.acknowledge([completion])
+    executor.close()
     assert completions.stats().locked == 0
 
 

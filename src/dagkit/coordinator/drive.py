@@ -35,7 +35,7 @@ class Drive:
         self, workflow_id: str, state: WorkflowState, etag: str, lease: Lease, starts: Callable[[str], bool]
     ) -> None:
         self.workflow_id, self.state, self.etag, self.lease = workflow_id, state, etag, lease
-        self.conflicts, self.next_save = 0, 0.0
+        self.conflicts, self.next_save, self.save_s = 0, 0.0, 0.0
         self.is_saving = self.is_stopping = self.is_over_when_saved = False
         self._starts = starts
         self._refusals, self._pause_until = 0, 0.0

@@ -37,6 +37,8 @@ __all__ = ["Coordinator"]
 log = logging.getLogger("dagkit.coordinator")
 
 _SAVE_PATIENCE_S = 0.005
+_PAUSE_PER_SAVE = 12.0  # a large state in a service takes long to write: no more than a tenth of the time goes there
+_LONGEST_SAVE_PAUSE_S = 2.0
 
 
 class Coordinator:
@@ -274,7 +276,8 @@ class Coordinator:
             self._fleet.cancel(expired, FailureKind.TIMEOUT, drive.queue_of)
         self.counters.dispatched += drive.dispatch(now, self._fleet)
         if not drive.is_saving and drive.has_changes() and (now >= drive.next_save or drive.state.is_over):
-            drive.next_save = now + self.pace.save_interval_s
+            pause = min(drive.save_s * _PAUSE_PER_SAVE, _LONGEST_SAVE_PAUSE_S)
+            drive.next_save = now + max(self.pace.save_interval_s, pause)
             self._saver.save(drive)
             self.counters.saves += 1
 

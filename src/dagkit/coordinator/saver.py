@@ -70,8 +70,10 @@ class Saver:
 
     def _save(self, drive: Drive, changes: StateChanges) -> BaseException | None:
         for pause in (*self._backoff_s, None):
+            begun = time.monotonic()
             try:
                 drive.etag = self._store.save(drive.workflow_id, changes, drive.etag)
+                drive.save_s = time.monotonic() - begun
                 if results := drive.results_to_remember():
                     self._store.remember(results)
             except StateConflict as error:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from dagkit.azure.place import Place
 from dagkit.errors import BackendError, ConfigError, PayloadTooLarge, UsageError
@@ -23,6 +24,7 @@ __all__ = ["QueuedExecutor", "completion_queue_name"]
 log = logging.getLogger(__name__)
 
 _SLICE_S = 0.2
+_SENT_AT_A_TIME = 256
 _OTHERS_DELAY_S = 1.0
 _OTHERS_DELIVERIES = 20
 
@@ -57,6 +59,7 @@ class QueuedExecutor:
         self._own_runs: set[str] = set()
         self._refused: list[Completion | Started] = []
         self._interrupted = threading.Event()
+        self._acknowledger = ThreadPoolExecutor(1, thread_name_prefix="dagkit-acknowledge")
 
     def submit(self, messages: Sequence[TaskMessage]) -> int:
         """Send to every queue concerned. A queue that fails holds up its own tasks; what stands behind them is sent."""
@@ -149,11 +152,21 @@ class QueuedExecutor:
         return self._store.lease(f"run/{completion.workflow_id}") is not None
 
     def acknowledge(self, completions: Sequence[Completion]) -> None:
-        """Delete the messages of completions that are saved, or that turned out to concern nobody."""
-        self._completions.complete([c.receipt for c in completions if isinstance(c.receipt, Delivery)])
+        """Delete the messages of completions that are saved, or that turned out to concern nobody.
+
+        In a thread of its own, as a service takes a request for each; one that fails comes again and is ignored.
+        """
+        if done := [c.receipt for c in completions if isinstance(c.receipt, Delivery)]:
+            self._acknowledger.submit(self._delete, done)
         for completion in completions:
             generation, attempt = completion.generation or 0, completion.attempt or 0
             self._in_flight.discard(AttemptKey(completion.workflow_id, completion.task, generation, attempt))
+
+    def _delete(self, deliveries: Sequence[Delivery]) -> None:
+        try:
+            self._completions.complete(deliveries)
+        except BackendError as error:
+            log.warning("%d completions could not be deleted and will come again: %s", len(deliveries), error)
 
     def cancel(self, keys: Collection[AttemptKey], kind: FailureKind) -> None:
         """Nothing is sent: workers look at the store's cancel flag and at attempts that were given up."""
@@ -166,13 +179,15 @@ class QueuedExecutor:
         return []
 
     def capacity(self) -> int | None:
-        return None
+        """As many as a step should send: completions, leases and cancel requests wait meanwhile."""
+        return _SENT_AT_A_TIME
 
     def interrupt(self) -> None:
         self._interrupted.set()
 
     def close(self, grace_s: float = 5.0) -> None:
         """Close the queues; messages and workers go on without this process."""
+        self._acknowledger.shutdown()
         for queue in (*self._queues.values(), self._completions):
             queue.close()
         self._transport.close()

@@ -23,6 +23,8 @@ from dagkit.stores.base import StoredRun
 __all__ = ["RunBlobs"]
 
 _CACHED: Final = 4
+_LARGE_BYTES: Final = 20_000
+"""Packed; a document of that size takes 50 times as much in memory, and is read again rather than kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,8 @@ class RunBlobs:
         if found is None:
             raise UnknownRun(workflow_id, self.url)
         document = documents.unpack(found.data, f"definition of run {workflow_id}")
+        if len(found.data) > _LARGE_BYTES:
+            return document
         with self._lock:
             self._definitions[key] = document
             while len(self._definitions) > _CACHED:
@@ -210,6 +214,8 @@ class RunBlobs:
             return dict(self._load_single(workflow_id, doing).state["tasks"])
         state = documents.unpack(found.data, f"state of run {workflow_id}")
         tasks = {name: entry for name, entry in state.get("tasks", {}).items() if entry}
+        if len(found.data) > _LARGE_BYTES:
+            self._tasks.clear()  # of large ones the last alone
         with self._lock:
             self._tasks[workflow_id] = (found.etag, tasks)
             while len(self._tasks) > _CACHED:
