@@ -83,8 +83,9 @@ def slurm_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture
 def slurm(slurm_cluster: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
-    """The cluster without a job, found by this process and its children."""
+    """The cluster, found by this process and its children; what they leave in it is cancelled, but in `minute`."""
     for name, value in slurm_cluster.environment.items():
         monkeypatch.setenv(name, value)
     yield slurm_cluster
-    slurm_cluster.ask("scancel", "--user=root", "--full")
+    for partition in ("debug", "scavenge", "both"):
+        slurm_cluster.ask("scancel", "--user=root", "--full", f"--partition={partition}")

@@ -101,7 +101,7 @@ StorageLoc=slurm_acct_db
 SlurmctldHost={self.host}(127.0.0.1)
 SlurmctldPort={self.controller_port}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=8
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root

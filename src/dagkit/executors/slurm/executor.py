@@ -390,9 +390,7 @@ class SlurmExecutor:
         for element in {attempt.element for attempt in self._elements.stopped}:
             if not all(attempt.stop is not None for attempt in element.attempts.values()):
                 self._drop_places(element)
-            elif element.id is not None and (
-                not element.is_cancelled or now - element.cancelled_at > self._patience.stop_s
-            ):
+            elif element.id is not None and now >= element.cancel_at:
                 due.append(element)
         if not due:
             return

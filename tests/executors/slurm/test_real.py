@@ -1,0 +1,343 @@
+"""Workflows on a real one-node Slurm with accounting, from submission to result."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dagkit
+from dagkit import shell, task, workflow
+from dagkit.errors import TaskFailed
+from dagkit.run import Run
+from executors.slurm import real_steps
+from services.processes import wait_until
+from services.slurm import Slurm
+
+pytestmark = pytest.mark.xdist_group("slurm")
+
+TARGET = """
+[targets.hpc]
+default = "slurm"
+look_s = 0.3
+most_look_s = 1
+grace_s = 5
+short_grace_s = 1
+collect_s = 0.1
+files_s = 0.2
+
+[targets.hpc.queues]
+here = "local"
+minute = { executor = "slurm", partition = "minute", notice_s = 56 }
+timeout = { executor = "slurm", partition = "minute", notice_s = 1 }
+scavenge = { executor = "slurm", partition = "scavenge" }
+wide = { executor = "slurm", partition = "both", srun = true }
+four = { executor = "slurm", qos = "four" }
+narrow = { executor = "slurm", parallelism = 2 }
+nosuch = { executor = "slurm", partition = "nosuch" }
+
+[targets.hpc.queues.boxed]
+executor = "slurm"
+setup = ["export FLAVOUR='sweet sour'"]
+container = "env BOXED=yes"
+sbatch = { comment = "a b" }
+"""
+
+
+LONG = """
+from dagkit import shell, workflow
+
+@workflow
+def flow():
+    return shell("echo begun; sleep 300", name="long").options(queue="timeout", memory="60M")()
+
+run = flow().run(target="hpc", progress=False)
+print(run.errors()[0].kind, run.errors()[0].error, sep="\\n")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def long_task(slurm_cluster: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """A process whose task reaches the limit of the partition of one minute while the other tests run."""
+    folder = tmp_path_factory.mktemp("long")
+    (folder / "dagkit.toml").write_text(TARGET)
+    environment = {**os.environ, **slurm_cluster.environment}
+    driver = subprocess.Popen(
+        [sys.executable, "-c", LONG], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    yield driver
+    driver.kill()
+    driver.wait(10)
+
+
+@pytest.fixture
+def project(slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with the target `hpc`, in which this process works."""
+    (tmp_path / "dagkit.toml").write_text(TARGET)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    dagkit.embedded.close_all()
+
+
+def of(name: str, **options: Any) -> Any:
+    return task(**options)(getattr(real_steps, name)) if options else task(getattr(real_steps, name))
+
+
+def ran(call: Callable[[], Any], **options: Any) -> Run:
+    """The run of a workflow that `call` traces, at its end."""
+
+    @workflow
+    def flow() -> Any:
+        return call()
+
+    return flow().run(target="hpc", progress=False, **{"timeout": 100, **options})
+
+
+def executions(folder: Path, name: str) -> int:
+    path = folder / name
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
+# --- results
+
+
+def test_a_diamond_of_python_tasks(project: Path) -> None:
+    @task
+    def start(x: int) -> int:
+        print("starting with", x)
+        return x
+
+    @task
+    def left(x: int) -> int:
+        return x + 1
+
+    @task
+    def right(x: int) -> list[bytes]:
+        return [b"%d" % x] * 3  # no JSON
+
+    @task
+    def join(a: int, b: list[bytes]) -> str:
+        return f"{a} {b}"
+
+    def diamond() -> Any:
+        first = start(4)
+        return join(left(first), right(first))
+
+    run = ran(diamond)
+
+    assert run.result() == "5 [b'4', b'4', b'4']"
+    assert "starting with 4" in run.logs("start")
+    assert not list(project.glob(".dagkit/slurm/*/spool/*/*"))
+
+
+def test_an_array_of_200(project: Path, slurm: Slurm) -> None:
+    @task
+    def square(number: int) -> int:
+        return number * number
+
+    @workflow
+    def many() -> Any:
+        return square.map(range(200))
+
+    run = many().run(target="hpc", progress=False, timeout=140)
+
+    assert run.result() == [number * number for number in range(200)]
+    names = set(slurm.ask("sacct", "-nXP", "-o", "JobName", "--starttime=now-200seconds").split())
+    assert len([name for name in names if name.startswith("square.")]) == 1
+
+
+def test_a_queue_is_local_while_another_is_slurm(project: Path) -> None:
+    @task(queue="here")
+    def here() -> str:
+        return os.environ.get("SLURM_JOB_PARTITION", "no job")
+
+    @task
+    def there(before: str) -> list[str]:
+        return [before, os.environ.get("SLURM_JOB_PARTITION", "no job")]
+
+    assert ran(lambda: there(here())).result() == ["no job", "debug"]
+
+
+def test_shell_tasks_and_the_surroundings_that_settings_make(project: Path) -> None:
+    @task(queue="boxed", cores=2, gpus=1, memory="300M", runtime="2m")
+    def look() -> Any:
+        return real_steps.surroundings()
+
+    told = shell('echo "said $FLAVOUR"; echo "\\"$BOXED\\"" > $JOBQ_OUTPUT_FILE', name="told").options(queue="boxed")
+
+    run = ran(lambda: [look(), told()])
+
+    (found, boxed) = run.result()
+    assert boxed == "yes"
+    assert found["FLAVOUR"] == "sweet sour"
+    assert (found["BOXED"], found["SLURM_CPUS_PER_TASK"], found["SLURM_JOB_PARTITION"]) == ("yes", "2", "debug")
+    assert found["SLURM_JOB_GPUS"] in ("0", "1")
+    assert "said sweet sour" in run.logs("told")
+
+
+def test_a_task_on_two_nodes_runs_as_ranks_and_the_first_reports(project: Path) -> None:
+    wide = {"queue": "wide", "nodes": 2, "resources": {"ntasks": 4}}
+
+    run = ran(lambda: of("rank", **wide)())
+
+    assert run.result() == "0 of 4"
+
+
+def test_a_rank_that_fails_ends_the_task(project: Path) -> None:
+    wide = {"queue": "wide", "nodes": 2, "resources": {"ntasks": 2}}
+
+    run = ran(lambda: of("fail_as_rank", **wide)(1))
+
+    with pytest.raises(TaskFailed, match="rank 1 has no data"):
+        run.result()
+
+
+# --- failures
+
+
+def test_a_task_over_its_memory_fails_for_memory(project: Path, slurm: Slurm) -> None:
+    run = ran(lambda: of("hold", memory="120M")(600))
+
+    with pytest.raises(TaskFailed) as caught:
+        run.result()
+
+    assert caught.value.kind == "memory"
+
+
+def test_a_job_that_slurm_refuses_is_one_clear_error(project: Path) -> None:
+    @task(queue="nosuch", retries=3)
+    def never() -> None: ...
+
+    with pytest.raises(TaskFailed) as caught:
+        ran(lambda: never()).result()
+
+    assert (caught.value.kind, caught.value.attempts) == ("config", 1)
+    assert "invalid partition specified: nosuch" in caught.value.error
+    assert "dagkit.toml" in caught.value.error
+
+
+def test_a_job_that_dies_without_a_word_is_judged_by_accounting(project: Path) -> None:
+    with pytest.raises(TaskFailed) as caught:
+        ran(lambda: of("kill_job")()).result()
+
+    assert "FAILED, exit 0:9" in caught.value.error
+
+
+def test_the_same_without_accounting(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    off = tmp_path / "bin" / "sacct"
+    off.parent.mkdir()
+    off.write_text("#!/bin/sh\necho 'Slurm accounting storage is disabled' >&2\nexit 1\n")
+    off.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{off.parent}:{os.environ['PATH']}")
+
+    with pytest.raises(TaskFailed) as caught:
+        ran(lambda: of("kill_job")()).result()
+
+    assert "(FAILED)" in caught.value.error
+
+
+# --- notices
+
+
+def test_a_task_is_told_of_its_time_limit_and_the_next_attempt_goes_on(project: Path) -> None:
+    run = ran(lambda: of("save_when_told", queue="minute", runtime="1m", retries=1)(str(project)))
+
+    assert run.result() == "time limit"
+    assert executions(project, "begun") == 1
+
+
+def test_a_preempted_job_is_requeued_as_the_same_attempt(project: Path, slurm: Slurm) -> None:
+    @workflow
+    def flow() -> Any:
+        return of("resume_after_preemption", queue="scavenge", cores=10)(str(project))
+
+    run = flow().run(target="hpc", progress=False, wait=False)
+    wait_until((project / "begun").exists, "the job runs")
+
+    slurm.ask("sbatch", "--cpus-per-task=16", "--mem=10", "--output=/dev/null", "--wrap=sleep 1")
+    run.wait(60, progress=False)
+
+    assert run.result() == "resumed"
+    assert executions(project, "executions") == 2
+    (entry,) = run.store.task_entries(run.id).values()
+    assert entry["attempt_no"] == 1
+
+
+# --- stopping, limits, restarts
+
+
+def test_cancelling_a_run_leaves_nothing_in_slurm(project: Path, slurm: Slurm) -> None:
+    @workflow
+    def flow() -> Any:
+        stay = of("note_and_stay", queue="narrow")
+        return [stay(str(project), f"a{number}") for number in range(6)]
+
+    run = flow().run(target="hpc", progress=False, wait=False)
+    wait_until(lambda: executions(project, "a0") and executions(project, "a1"), "two of six run")
+
+    run.cancel()
+    run.wait(60, progress=False)
+
+    assert str(run.status) == "cancelled"
+    wait_until(lambda: not slurm.queued_jobs(), "nothing is queued")
+
+
+def test_a_submit_limit_of_four_with_40_tasks(project: Path) -> None:
+    @task(queue="four")
+    def small(number: int) -> int:
+        return number
+
+    run = ran(lambda: small.map(range(40)), timeout=140)
+
+    assert run.result() == list(range(40))
+
+
+DRIVER = """
+import sys
+from dagkit import task, workflow
+from executors.slurm import real_steps
+
+@workflow
+def flow(folder):
+    stay = task(queue="narrow")(real_steps.note_and_stay)
+    return [stay(folder, f"a{number}") for number in range(4)]
+
+flow(sys.argv[1]).run(target="hpc", id="killed", progress=False)
+"""
+
+
+def test_a_run_outlives_the_coordinator_that_was_killed(project: Path, slurm: Slurm) -> None:
+    tests = str(Path(__file__).parents[2])
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(project)],
+        env={**os.environ, "PYTHONPATH": tests},
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: executions(project, "a0") and executions(project, "a1"), "two jobs run and two wait")
+        wait_until(lambda: len(slurm.queued_jobs()) == 4, "Slurm has four")
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait(10)
+    (project / "go").touch()
+
+    run = dagkit.attach("killed")
+    run.wait(60, progress=False)
+
+    assert run.result() == ["seen"] * 4
+    assert [executions(project, f"a{number}") for number in range(4)] == [1, 1, 1, 1]
+
+
+def test_a_task_at_the_time_limit_of_its_partition_fails_for_time(
+    project: Path, long_task: subprocess.Popen[str]
+) -> None:
+    said, _ = long_task.communicate(timeout=130)
+
+    assert said.splitlines()[0] == "timeout"
+    assert "TIMEOUT" in said
