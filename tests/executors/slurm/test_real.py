@@ -68,12 +68,10 @@ def long_task(slurm_cluster: Slurm, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("long")
     (folder / "dagkit.toml").write_text(TARGET)
     environment = {**os.environ, **slurm_cluster.environment}
-    driver = subprocess.Popen(
-        [sys.executable, "-c", LONG], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    yield driver
-    driver.kill()
-    driver.wait(10)
+    command = [sys.executable, "-c", LONG]
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as driver:
+        yield driver
+        driver.kill()
 
 
 @pytest.fixture
@@ -260,7 +258,7 @@ def test_a_preempted_job_is_requeued_as_the_same_attempt(project: Path, slurm: S
     run = flow().run(target="hpc", progress=False, wait=False)
     wait_until((project / "begun").exists, "the job runs")
 
-    slurm.ask("sbatch", "--cpus-per-task=16", "--mem=10", "--output=/dev/null", "--wrap=sleep 1")
+    slurm.ask("sbatch", "--cpus-per-task=15", "--mem=10", "--output=/dev/null", "--wrap=sleep 1")
     run.wait(60, progress=False)
 
     assert run.result() == "resumed"
