@@ -93,7 +93,7 @@ def _cause(error: AzureError, account: Account) -> str:
     if isinstance(error, ServiceRequestError):
         return _unreachable(error, account)
     if isinstance(error, ServiceResponseError):
-        return f"{account.blob} did not answer in time, or broke off. Try again; look at the service's health."
+        return "the service did not answer in time, or broke off. Try again; look at the health of the service."
     if status in (429, 500, 502, 503, 504):
         return f"the service is busy or ill ({status} {code}), also after several tries. Try again later."
     if isinstance(error, HttpResponseError):
