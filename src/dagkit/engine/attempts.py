@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dagkit.engine import retry
 from dagkit.engine.alarms import Alarms
 from dagkit.engine.frontier import Frontier
 from dagkit.engine.moves import CANCELLED, COMPLETED, FAILED, PENDING, READY, RUNNING
+from dagkit.engine.scaling import QueueLimits, grow, runtime_of
 from dagkit.engine.shape import Shape
 from dagkit.engine.standing import Standing
 from dagkit.engine.table import TaskTable
@@ -30,6 +32,8 @@ class Dispatch:
     attempt: int
     generation: int
     queue: str
+    resources: dict[str, Any] | None = None
+    """What the attempt asks for, where that is not what the definition says."""
 
 
 class Attempts:
@@ -38,6 +42,7 @@ class Attempts:
     Args:
         reporting: Queues whose executor says when an attempt begins; timeouts wait for that.
         free: How many attempts of a task may be lost to the machinery before they are charged.
+        limits: The most that one task may ask of a queue, by queue.
 
     Attributes:
         timeouts: When running tasks will have run for too long.
@@ -47,6 +52,7 @@ class Attempts:
         "_free",
         "_frontier",
         "_handed_over",
+        "_limits",
         "_reporting",
         "_shape",
         "_standing",
@@ -65,10 +71,11 @@ class Attempts:
         *,
         reporting: frozenset[str],
         free: int,
+        limits: Mapping[str, QueueLimits],
     ) -> None:
         self._workflow_id = workflow_id
         self._shape, self._table, self._frontier, self._standing = shape, table, frontier, standing
-        self._reporting, self._free = reporting, free
+        self._reporting, self._free, self._limits = reporting, free, limits
         self._handed_over: dict[int, float] = {}
         self.timeouts = Alarms()
 
@@ -79,19 +86,20 @@ class Attempts:
         table, shape = self._table, self._shape
         move, attempts, generations, started = table.move, table.attempts, table.generations, table.started
         names, queues, timeouts, rare = shape.names, shape.queues, shape.timeouts, table.rare
-        text, reporting = self._standing.text, self._reporting
+        text, reporting, runtimes = self._standing.text, self._reporting, shape.runtimes
         self._standing.launch()
         dispatches = []
         for task in tasks:
             move(task, RUNNING)
             attempt = attempts[task] = attempts[task] + 1
-            queue = queues[task]
-            started[task] = None if queue in reporting else text
-            if timeouts[task]:
-                self._await(task)
+            queue, resources = queues[task], None
             if rare[task]:
                 table.not_before.pop(task, None)
-            dispatches.append(Dispatch(task, names[task], attempt, generations[task], queue))
+                queue, resources = table.queues.get(task, queue), table.requests.get(task)
+            started[task] = None if queue in reporting else text
+            if timeouts[task] or task in runtimes:
+                self._await(task)
+            dispatches.append(Dispatch(task, names[task], attempt, generations[task], queue, resources))
         return dispatches
 
     def undo(self, dispatches: Iterable[Dispatch]) -> None:
@@ -113,7 +121,7 @@ class Attempts:
 
     def resume(self, task: int) -> None:
         """Arrange the timeout of a task that is running by a loaded document."""
-        limit_s, started = self._shape.timeouts[task], self._table.started[task]
+        limit_s, started = self._limit_s(task), self._table.started[task]
         if limit_s and started is not None:
             self.timeouts.set(task, from_text(started) + limit_s)
 
@@ -121,8 +129,22 @@ class Attempts:
         now = self._standing.now or 0.0
         if self._table.started[task] is None:
             self._handed_over[task] = now
-        else:
+        elif self._shape.timeouts[task]:
             self.timeouts.set(task, now + self._shape.timeouts[task])
+
+    def _limit_s(self, task: int) -> float:
+        """For how long it may run, 0 for no limit: its timeout, and what it asks for where a queue says when it began.
+
+        Where nobody says so, what it asks for would be used up by waiting in the queue.
+        """
+        timeout_s: float = self._shape.timeouts[task]
+        queue = self._table.queues.get(task, self._shape.queues[task])
+        if queue not in self._reporting:
+            return timeout_s
+        asked_s = self._shape.runtimes.get(task, 0.0)
+        if task in self._table.requests:
+            asked_s = runtime_of(self._table.requests[task])
+        return min((limit for limit in (timeout_s, asked_s) if limit), default=0.0)
 
     # --- back
 
@@ -176,7 +198,7 @@ class Attempts:
         keys = []
         for task in self.timeouts.due(now):
             keys.append(AttemptKey(self._workflow_id, shape.names[task], table.generations[task], table.attempts[task]))
-            self.fail(task, FailureKind.TIMEOUT, f"timed out after {shape.timeouts[task]} s", None)
+            self.fail(task, FailureKind.TIMEOUT, f"timed out after {self._limit_s(task):g} s", None)
         return keys
 
     def complete(self, task: int, output: str | None) -> None:
@@ -210,7 +232,8 @@ class Attempts:
 
     def _try_again(self, task: int, kind: FailureKind | None, error: str) -> None:
         table, frontier = self._table, self._frontier
-        table.set_error(task, error, kind)
+        notes = self._grow(task, kind)
+        table.set_error(task, _noted(error, notes), kind)
         table.outputs[task] = table.started[task] = None
         table.touch(task)
         delay_s = retry.delay_before_next(table.attempts[task], self._shape.delays.get(task, ()))
@@ -222,6 +245,23 @@ class Attempts:
             frontier.offer(task)
         else:  # the ends of its parents were lost with an unsaved step; it runs again when they are known
             frontier.examine(task, self._standing.text)
+
+    def _grow(self, task: int, kind: FailureKind | None) -> tuple[str, ...]:
+        """Ask for more where there was too little of it; says what changed."""
+        if kind not in (FailureKind.MEMORY, FailureKind.TIMEOUT):
+            return ()
+        table, spec = self._table, self._shape.spec.tasks[task]
+        queue = self._shape.queues[task]
+        resources = table.requests.get(task, spec.resources) or {}
+        growth = grow(resources, queue, spec.resource_scales, kind, spec.fallback_queues, self._limits)
+        if growth is None:
+            return ()
+        before = table.queues.get(task, queue)
+        table.set_request(task, growth.resources, growth.queue if growth.queue != queue else None)
+        if growth.queue == before:
+            return growth.notes
+        self._frontier.ready.route(task, growth.queue)
+        return (*growth.notes, f"queue {before} -> {growth.queue}")
 
     def _give_up(self, task: int, kind: FailureKind | None, error: str, output: str | None) -> None:
         standing = self._standing
@@ -265,3 +305,11 @@ class Attempts:
             self._handed_over.pop(task, None)
         if self._frontier.delays:
             self._frontier.delays.clear(task)
+
+
+def _noted(error: str, notes: Sequence[str]) -> str:
+    """The error, with what the next attempt will ask for on its first line, where people see it."""
+    if not notes:
+        return error
+    first, newline, rest = error.partition("\n")
+    return f"{first}; next attempt: {', '.join(notes)}{newline}{rest}"

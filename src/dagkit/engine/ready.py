@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
@@ -34,7 +35,7 @@ class ReadyTasks:
 
     def __init__(self, lanes: list[Lane], lane_of: Sequence[int], priorities: Sequence[int] | None) -> None:
         """`priorities` is None where all are equal."""
-        self.lanes, self._lane_of = lanes, lane_of
+        self.lanes, self._lane_of = lanes, array("l", lane_of)
         self._where = bytearray(len(lane_of))
         self._by_rank: list[int] | None = None
         self._rank: list[int] | None = None
@@ -49,6 +50,16 @@ class ReadyTasks:
             rank = task if self._rank is None else self._rank[task]
             heappush(self.lanes[self._lane_of[task]].heap, rank)
         self._where[task] = _IN
+
+    def route(self, task: int, queue: str) -> None:
+        """From now on `task`, which is not waiting, waits for another queue."""
+        template = self.lanes[self._lane_of[task]].template
+        known = {(lane.queue, lane.template): number for number, lane in enumerate(self.lanes)}
+        number = known.get((queue, template), len(self.lanes))
+        if number == len(self.lanes):
+            self.lanes.append(Lane(queue, template))
+        self._lane_of[task] = number
+        self._where[task] = _OUT  # what is left of it in the heap of another lane is passed over
 
     def withdraw(self, task: int) -> None:
         """Leave `task` out until it is added again."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from dagkit.model.resources import parse_memory, parse_runtime
 from dagkit.model.states import FailureKind
 
-__all__ = ["DEFAULT_SCALE", "Growth", "QueueLimits", "grow", "over_limit"]
+__all__ = ["DEFAULT_SCALE", "Growth", "QueueLimits", "grow", "over_limit", "runtime_of"]
 
 DEFAULT_SCALE: Final = 0.5
 _SCALED_BY: Final = {FailureKind.MEMORY: "memory", FailureKind.TIMEOUT: "runtime"}
@@ -143,6 +143,11 @@ def _next(key: str, value: Any, scale: Any) -> Any:
         return f"{math.ceil(Decimal(match[1]) * factor)}{match[2]}"
     number = parse_runtime(value) if key == "runtime" else value  # 10h30m, 24:30:10
     return math.ceil(Decimal(repr(number)) * factor)
+
+
+def runtime_of(resources: Mapping[str, Any] | None) -> float:
+    """Seconds that a request asks for; 0 where it does not, or an upstream task decides."""
+    return _amount("runtime", resources["runtime"]) if resources and _has(resources, "runtime") else 0.0
 
 
 def _amount(key: str, value: Any) -> float:

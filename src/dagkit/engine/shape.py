@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dagkit.engine.policy import MERGE, need_of
 from dagkit.engine.ready import Lane, ReadyTasks
+from dagkit.engine.scaling import runtime_of
 from dagkit.model.graph import Graph
 
 if TYPE_CHECKING:
@@ -34,8 +35,10 @@ class Shape:
         needs: Per task, the policy as `policy.need_of` puts it.
         sinks: Tasks nobody depends on, merge nodes aside.
         timeouts: Per task, seconds; 0 for none.
+        runtimes: Task -> seconds that it asks for, where it does.
         limited: Task -> its template, where templates have limits.
         scaled: Tasks that declare how their resources grow.
+        fallbacks: Queues that some task may be moved to.
     """
 
     spec: WorkflowSpec
@@ -50,10 +53,12 @@ class Shape:
     sinks: Sequence[int]
     retries: array[int]
     timeouts: array[int]
+    runtimes: dict[int, float]
     delays: dict[int, tuple[float, ...]]
     conditions: dict[int, str]
     limited: dict[int, str]
     scaled: frozenset[int]
+    fallbacks: frozenset[str]
     queues: list[str]
 
     @classmethod
@@ -79,12 +84,14 @@ class Shape:
             sinks=links.sinks,
             retries=array("l", [task.num_retries for task in tasks]),
             timeouts=array("l", [task.timeout_s or default_s for task in tasks]),
+            runtimes={i: runtime for i, task in enumerate(tasks) if (runtime := runtime_of(task.resources))},
             delays={i: _delays(task) for i, task in enumerate(tasks) if task.retry_delay_s is not None},
             conditions={i: task.condition for i, task in enumerate(tasks) if task.condition is not None},
             limited={i: name for i, task in enumerate(tasks) if (name := task.template or task.name) in limits}
             if limits
             else {},
             scaled=frozenset([i for i, task in enumerate(tasks) if task.resource_scales]),
+            fallbacks=frozenset([queue for task in tasks for queue in task.fallback_queues]),
             queues=[task.queue or spec.default_queue for task in tasks],
         )
 

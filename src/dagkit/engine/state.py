@@ -16,6 +16,7 @@ from dagkit.engine.mirror import Mirror
 from dagkit.engine.moves import COMPLETED, FAILED, PENDING, READY, RUNNING, STATES
 from dagkit.engine.ready import UNLIMITED
 from dagkit.engine.retry import FREE_ATTEMPTS, RetryCounts
+from dagkit.engine.scaling import QueueLimits
 from dagkit.engine.shape import Shape
 from dagkit.engine.standing import Standing, is_active
 from dagkit.engine.table import TaskTable
@@ -47,18 +48,27 @@ class WorkflowState:
         read_output: Callable[[str], Any] | None = None,
         starts_reported: Callable[[str], bool] | None = None,
         free_attempts: int = FREE_ATTEMPTS,
+        limits: Mapping[str, QueueLimits] | None = None,
     ) -> None:
-        """Use `create` or `load`. `free_attempts`: how many attempts the machinery may lose before they are charged."""
+        """Use `create` or `load`. `free_attempts`: how many attempts the machinery may lose before they are charged;
+        `limits`: the most that one task may ask of a queue, by queue."""
         self.spec, self.workflow_id = spec, workflow_id
         self._shape = shape = Shape.of(spec)
         self._standing = standing = Standing()
         self._table = table = TaskTable(shape)
         self._frontier = frontier = Frontier(shape, table)
         self._conditions = Conditions(shape, table, frontier, read_output)
-        queues = set(shape.queues) if starts_reported else ()
+        queues = {*shape.queues, *shape.fallbacks} if starts_reported else ()
         reporting = frozenset([queue for queue in queues if starts_reported and starts_reported(queue)])
         self._attempts = Attempts(
-            workflow_id, shape, table, frontier, standing, reporting=reporting, free=free_attempts
+            workflow_id,
+            shape,
+            table,
+            frontier,
+            standing,
+            reporting=reporting,
+            free=free_attempts,
+            limits=limits or {},
         )
         self._mirror = Mirror({})
         self._generation = 0
@@ -73,6 +83,7 @@ class WorkflowState:
         read_output: Callable[[str], Any] | None = None,
         starts_reported: Callable[[str], bool] | None = None,
         free_attempts: int = FREE_ATTEMPTS,
+        limits: Mapping[str, QueueLimits] | None = None,
     ) -> WorkflowState:
         """A new run: its roots are ready, everything else is pending."""
         state = cls(
@@ -81,6 +92,7 @@ class WorkflowState:
             read_output=read_output,
             starts_reported=starts_reported,
             free_attempts=free_attempts,
+            limits=limits,
         )
         state._standing.at(now)
         for task, parents in enumerate(state._shape.parents):
@@ -97,6 +109,7 @@ class WorkflowState:
         read_output: Callable[[str], Any] | None = None,
         starts_reported: Callable[[str], bool] | None = None,
         free_attempts: int = FREE_ATTEMPTS,
+        limits: Mapping[str, QueueLimits] | None = None,
     ) -> WorkflowState:
         """The run of a state document, written by dagkit or by ai4s-jobq. Raises `CorruptState`, `NewerFormat`.
 
@@ -109,6 +122,7 @@ class WorkflowState:
             read_output=read_output,
             starts_reported=starts_reported,
             free_attempts=free_attempts,
+            limits=limits,
         )
         state._restore(head, document["tasks"])
         return state
@@ -120,6 +134,8 @@ class WorkflowState:
                 raise CorruptState(f"run {self.workflow_id}: the state has a task {name!r} that the definition lacks")
             table.load(index[name], entry)
         self._mirror = Mirror({name: dict(entry) for name, entry in tasks.items()})
+        for task, queue in table.queues.items():
+            frontier.ready.route(task, queue)
         standing = self._standing
         standing.text, standing.error = head.updated_at, head.error
         states = table.states
@@ -178,6 +194,14 @@ class WorkflowState:
     def entry(self, task: int) -> dict[str, Any]:
         """The task's compact entry of the state document."""
         return self._table.entry(task)
+
+    def resources(self, task: int) -> dict[str, Any] | None:
+        """What the next attempt asks for, or the one that runs."""
+        return self._table.requests.get(task, self.spec.tasks[task].resources)
+
+    def queue_of(self, task: int) -> str:
+        """The queue of the next attempt, or of the one that runs."""
+        return self._table.queues.get(task, self._shape.queues[task])
 
     def output_ref(self, task: int) -> str | None:
         return self._table.outputs[task]
@@ -300,6 +324,8 @@ class WorkflowState:
             frontier.forget(task)
             if table.states[task] != PENDING:
                 table.move(task, PENDING)
+            if task in table.queues:
+                frontier.ready.route(task, self._shape.queues[task])
             table.clear(task, self._generation)
         for task in tasks:
             if table.states[task] == PENDING:

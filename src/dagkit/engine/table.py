@@ -41,7 +41,9 @@ class TaskTable:
         "kinds",
         "not_before",
         "outputs",
+        "queues",
         "rare",
+        "requests",
         "satisfied",
         "started",
         "states",
@@ -65,6 +67,10 @@ class TaskTable:
         self.errors: dict[int, str] = {}
         self.kinds: dict[int, FailureKind] = {}
         self.not_before: dict[int, float] = {}
+        self.requests: dict[int, dict[str, Any]] = {}
+        """Resources of the next attempt, where they are not those of the definition."""
+        self.queues: dict[int, str] = {}
+        """Its queue, likewise."""
         self.rare = bytearray(n)
         self.busy: dict[str, int] = dict.fromkeys(shape.limited.values(), 0)
         """Running tasks by template, where templates have limits."""
@@ -114,12 +120,23 @@ class TaskTable:
         self.not_before[task] = from_text(to_text(at))  # as it will be after a restart
         self.rare[task] = 1
 
+    def set_request(self, task: int, resources: dict[str, Any], queue: str | None) -> None:
+        """What the next attempt asks for; `queue` is None for that of the definition."""
+        self.requests[task] = resources
+        if queue is None:
+            self.queues.pop(task, None)
+        else:
+            self.queues[task] = queue
+        self.rare[task] = 1
+        self.touch(task)
+
     def clear(self, task: int, generation: int) -> None:
         """Forget every attempt of a task; what comes next is of another generation."""
         self.generations[task], self.attempts[task], self.uncharged[task] = generation, 0, 0
         self.outputs[task] = self.started[task] = self.ended[task] = self.usages[task] = None
         self.set_error(task, None)
-        self.not_before.pop(task, None)
+        for rare in (self.not_before, self.requests, self.queues):
+            rare.pop(task, None)
         self.rare[task] = 1
         self.touch(task)
 
@@ -175,6 +192,10 @@ class TaskTable:
             entry["kind"] = self.kinds[task].value
         if task in self.not_before:
             entry["not_before"] = to_text(self.not_before[task])
+        if task in self.requests:
+            entry["resources"] = self.requests[task]
+        if task in self.queues:
+            entry["queue"] = self.queues[task]
 
     # --- loading
 
@@ -206,7 +227,11 @@ class TaskTable:
         self.usages[task] = get("usage")
         if (not_before := get("not_before")) is not None:
             self.not_before[task] = from_text(not_before)
-        if self.generations[task] or self.uncharged[task] or not_before is not None:
+        if (resources := get("resources")) is not None:
+            self.requests[task] = resources
+        if (queue := self._text(get("queue"))) is not None:
+            self.queues[task] = queue
+        if self.generations[task] or self.uncharged[task] or not_before is not None or resources or queue:
             self.rare[task] = 1
 
     def _text(self, value: object) -> str | None:
