@@ -21,6 +21,8 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from dagkit.cli.app import COMMANDS
+from services.azurite import installed_azurite
+from services.processes import is_listening, require, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "examples" / "README.md"]
@@ -53,7 +55,7 @@ class Session:
     """A folder with a Python kernel and a shell, where `python` and `dagkit` are those under test."""
 
     def __init__(self, folder: Path, tools: Path) -> None:
-        self.folder = folder
+        self.folder, self.tools = folder, tools
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("DAGKIT_", "JOBQ_"))}
         self.environment = {**kept, "PATH": f"{tools}:{kept['PATH']}", "PYTHONIOENCODING": "utf-8"}
         self._kernel: tuple | None = None
@@ -81,6 +83,8 @@ class Session:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         command = ["bash", "-c", f"exec {code}"]
         self._daemons.append(subprocess.Popen(command, cwd=self.folder, env=self.environment, **quiet))
+        if code.startswith("azurite"):
+            wait_until(lambda: all(map(is_listening, (10_000, 10_001, 10_002))), "Azurite listens on its three ports")
 
     def close(self) -> None:
         if self._kernel is not None:
@@ -99,6 +103,8 @@ def session(tmp_path) -> Iterator[Session]:
         tools.mkdir(exist_ok=True)
         (tools / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command}"$@"\n')
         (tools / name).chmod(0o755)
+    if azurite := installed_azurite():
+        (tools / "azurite").symlink_to(azurite)
     folder.mkdir()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # jupyter_client and pyzmq warn about their own loops and ports
@@ -117,7 +123,10 @@ def is_run(block: Block) -> bool:
     "page", [p for p in PAGES if any(map(is_run, blocks(p)))], ids=lambda p: str(p.relative_to(ROOT))
 )
 def test_what_a_page_shows_works(page, session):
-    for block in filter(is_run, blocks(page)):
+    shown = [block for block in blocks(page) if is_run(block)]
+    if any(block.body.startswith("azurite") for block in shown):
+        require("azurite", session.tools)
+    for block in shown:
         if block.title:
             (session.folder / block.title).write_text(block.body, encoding="utf-8")
         elif block.note == "in the background":

@@ -15,7 +15,7 @@ import pytest
 
 from services.processes import die_with_parent, free_ports, is_listening, require, wait_until
 
-__all__ = ["Account", "Azurite", "azurite", "azurite_account"]
+__all__ = ["Account", "Azurite", "azurite", "azurite_account", "installed_azurite"]
 
 _ACCOUNTS = 400
 _DEVELOPMENT = "devstoreaccount1"
@@ -95,12 +95,17 @@ def _key(number: int) -> str:
     return base64.b64encode(f"key of account {number:06}".encode().ljust(48, b".")).decode()
 
 
+def installed_azurite() -> Path | None:
+    """The program, where `.ci/services` puts it."""
+    places = [Path(os.environ.get("VENV", sys.prefix)), Path(sys.prefix)]
+    programs = [place.absolute() / "azurite/node_modules/.bin/azurite" for place in places]
+    return next((program for program in programs if os.access(program, os.X_OK)), None)
+
+
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     """The services; the test fails in CI and is skipped elsewhere if Azurite is not installed."""
-    venv = Path(os.environ.get("VENV", sys.prefix))
-    program = require("azurite", venv / "azurite/node_modules/.bin", Path(sys.prefix) / "azurite/node_modules/.bin")
-    running = Azurite(program, tmp_path_factory.mktemp("azurite"))
+    running = Azurite(str(installed_azurite() or require("azurite")), tmp_path_factory.mktemp("azurite"))
     yield running
     running.close()
 
