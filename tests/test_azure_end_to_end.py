@@ -20,8 +20,8 @@ import dagkit
 from dagkit import shell, task, workflow
 from dagkit.queues import open_transport
 from dagkit.stores import open_store
-from services.azurite import Account
-from services.processes import die_with_parent, wait_until
+from services.azurite import Account, installed_azurite
+from services.processes import die_with_parent, free_ports, is_listening, require, wait_until
 
 pytestmark = [pytest.mark.xdist_group("azurite-daemons"), pytest.mark.slow]
 
@@ -299,3 +299,29 @@ def test_purge_leaves_nothing_in_the_account(cluster: Cluster, azurite_account: 
         ]
     assert not [name for name in left if run.id in name and not name.startswith("leases/")]
     assert cluster.json("list") == []
+
+
+def test_the_example_runs_as_it_is(tmp_path: Path) -> None:
+    azurite = installed_azurite() or require("azurite")
+    (tmp_path / "tools").mkdir()
+    for name, command in (("python", ""), ("dagkit", "-m dagkit.cli")):
+        (tmp_path / "tools" / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" {command} "$@"\n')
+        (tmp_path / "tools" / name).chmod(0o755)
+    (tmp_path / "tools" / "azurite").symlink_to(azurite)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("DAGKIT_", "JOBQ_"))}
+    ports = dict(zip(("BLOB_PORT", "QUEUE_PORT", "TABLE_PORT"), map(str, free_ports(3)), strict=True))
+
+    done = subprocess.run(
+        [TESTS.parent / "examples/azure/run-local.sh"],
+        cwd=tmp_path,
+        env={**clean, **ports, "PATH": f"{tmp_path / 'tools'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert '{"degree": 8, "loss": 0.' in done.stdout
+    assert "simulated 2000 steps" in done.stdout
+    assert "completed" in done.stdout
+    wait_until(lambda: not is_listening(int(ports["BLOB_PORT"])), "Azurite is stopped")
