@@ -12,4 +12,4 @@ settings.register_profile("thorough", deadline=None, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 #: Fixtures of the real services.
-pytest_plugins = ["services.azurite", "services.slurm"]
+pytest_plugins = ["services.azurite", "services.servicebus", "services.slurm"]
