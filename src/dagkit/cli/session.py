@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.cli.repeats import Repeats
+
 if TYPE_CHECKING:
     from dagkit.config import Settings
     from dagkit.queues.base import Transport
@@ -106,6 +108,8 @@ class Session:
         """Show what the library logs, as daemons do."""
         level = logging.DEBUG if self.is_verbose else default
         logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        for handler in logging.getLogger().handlers:
+            handler.addFilter(Repeats())
         for chatty in ("azure", "urllib3"):  # at INFO a line or two for every request
             logging.getLogger(chatty).setLevel(max(level, logging.INFO) if self.is_verbose else logging.ERROR)
 
