@@ -148,7 +148,8 @@ def test_a_container_that_is_being_deleted_says_so(azurite_account, monkeypatch)
 @pytest.mark.parametrize("secret", ["key", "sas"])
 def test_no_secret_is_in_errors_logs_urls_or_state(azurite_account, monkeypatch, caplog, secret):
     """The canary: everything at DEBUG, with a service that refuses, breaks off and is gone in turn."""
-    caplog.set_level(logging.DEBUG)
+    for logger in (None, "azure", "urllib3"):
+        caplog.set_level(logging.DEBUG, logger)
     with faulty(azurite_account) as (account, proxies):
         text = account.connection_string if secret == "key" else sas_string(account)
         monkeypatch.setenv("JOBQ_CONNECTION_STRING", text)

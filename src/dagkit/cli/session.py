@@ -107,9 +107,10 @@ class Session:
     def log_to_stderr(self, default: int = logging.WARNING) -> None:
         """Show what the library logs, as daemons do."""
         level = logging.DEBUG if self.is_verbose else default
-        logging.basicConfig(stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-        for handler in logging.getLogger().handlers:
-            handler.addFilter(Repeats())
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.addFilter(Repeats())
+        logging.basicConfig(level=level, handlers=[handler])
         for chatty in ("azure", "urllib3"):  # at INFO a line or two for every request
             logging.getLogger(chatty).setLevel(max(level, logging.INFO) if self.is_verbose else logging.ERROR)
 
