@@ -57,6 +57,7 @@ class AzureStore(StoredBlobs, LeaseBlobs):
         self._files = Container(self._blobs, place.blobs_container)
         self._runs = RunBlobs(self._state, self.url)
         self._index = IndexTable(self._connection, names.index_table)
+        self._mine = {}
         self._opening = threading.Lock()
         self._threads: ThreadPoolExecutor | None = None
 
