@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         get_upstream_outputs,
         is_cancelled,
         set_output,
+        workflow_context,
     )
     from dagkit.runtime.files import File
     from dagkit.runtime.notice import checkpoint_dir, on_preempt
@@ -55,6 +56,7 @@ __all__ = [
     "shell",
     "task",
     "workflow",
+    "workflow_context",
 ]
 
 _HOMES = {
@@ -68,6 +70,7 @@ _HOMES = {
         "get_upstream_outputs",
         "is_cancelled",
         "set_output",
+        "workflow_context",
     ),
     "dagkit.runtime.files": ("File",),
     "dagkit.runtime.notice": ("checkpoint_dir", "on_preempt"),

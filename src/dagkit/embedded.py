@@ -64,7 +64,11 @@ class Host:
         self._own_store = None if store.url.startswith("memory:") else open_store(store.url)
         self._route = target.route(self._own_store or store)
         self.coordinator = Coordinator(
-            self._own_store or store, self._route, role=role_of_this_process(), pace=Pace(cancel_poll_interval_s=0.25)
+            self._own_store or store,
+            self._route,
+            role=role_of_this_process(),
+            pace=Pace(cancel_poll_interval_s=0.25),
+            limits=target.limits,
         ).start()
         self._users = self._visits = 0
         self._is_closing, self._is_closed = False, threading.Event()

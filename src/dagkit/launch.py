@@ -12,10 +12,12 @@ from dagkit import tables
 from dagkit.config import Settings, load_settings
 from dagkit.engine import fan_in
 from dagkit.engine.identity import identities
+from dagkit.engine.scaling import QueueLimits, over_limit
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import UnknownRun, UsageError, WorkflowExists
 from dagkit.gc_pause import no_gc
 from dagkit.model.names import check_workflow_id
+from dagkit.model.resources import format_memory, format_runtime
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import RunStatus
 from dagkit.resume import carried_over, keep_cached
@@ -51,15 +53,34 @@ def start(
     settings, opened = _open(store)
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
     spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
+    target = target or settings.default_target
+    check_limits(spec, settings.target(target).limits)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
     _put_payloads(opened, payloads)
     run = Run(opened, workflow_id, settings, flow=flow, spec=spec)
     with no_gc():
         found = _stored(opened, workflow_id) if id is not None else None
-        _drive(run, found, target or settings.default_target, resume)
+        _drive(run, found, target, resume)
     if wait:
         run.wait(timeout, progress=progress)
     return run
+
+
+def check_limits(spec: WorkflowSpec, limits: Mapping[str, QueueLimits]) -> None:
+    """`UsageError` that names every task that asks for more than its queue, and those it may fall back to, hold."""
+    if not limits:
+        return
+    problems = []
+    for task in spec.tasks:
+        queue = spec.queue_of(task)
+        over = over_limit(task.resources or {}, limits.get(queue))
+        if over is not None:
+            key, limit = over
+            most = {"memory": format_memory, "runtime": format_runtime}.get(key, str)(int(limit))
+            problems.append(f"{task.name} asks for {key} {(task.resources or {})[key]}, and queue {queue} holds {most}")
+    if problems:
+        more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+        raise UsageError(f"{'; '.join(problems[:5])}{more}. Ask for less, or name another queue.")
 
 
 def _drive(run: Run, found: StoredRun | None, target: str, resume: bool) -> None:

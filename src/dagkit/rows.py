@@ -14,7 +14,11 @@ __all__ = ["TaskRow", "task_row"]
 
 @dataclass(frozen=True)
 class TaskRow:
-    """One task of a run as it stands. Times are seconds since the epoch, None until they happened."""
+    """One task of a run as it stands. Times are seconds since the epoch, None until they happened.
+
+    Attributes:
+        resources: What its last attempt asked for, or the next one will.
+    """
 
     name: str
     state: TaskState
@@ -30,6 +34,7 @@ class TaskRow:
     output_ref: str | None
     generation: int
     usage: dict[str, Any]
+    resources: dict[str, Any]
 
     @property
     def duration_s(self) -> float | None:
@@ -53,7 +58,7 @@ def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
         state=TaskState(entry.get("state", "pending")),
         attempt=entry.get("attempt_no", 0),
         max_attempts=task.num_retries + 1 + entry.get("uncharged", 0),
-        queue=spec.queue_of(task),
+        queue=entry.get("queue") or spec.queue_of(task),
         template=task.template or task.name,
         depends_on=task.depends_on,
         started_at=_seconds(entry.get("started_at")),
@@ -63,6 +68,7 @@ def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
         output_ref=entry.get("output_ref"),
         generation=entry.get("generation", 0),
         usage=entry.get("usage") or {},
+        resources=entry.get("resources") or task.resources or {},
     )
 
 

@@ -226,6 +226,11 @@ import numpy as np
 assert [remote(np.sin, 0.0), remote(str.upper, "a"), remote("-".join, ["x", "y"])] == [0, "A", "x-y"]
 assert remote(int, "3") == 3
 """,
+    "a module of a kind of its own, as `dagkit` is": """
+import dagkit
+def run(): return dagkit.File.__name__
+assert remote(run) == "File"
+""",
     "two classes from one factory": """
 def make(k):
     class Made: pass

@@ -73,7 +73,7 @@ def _serve(session: Session, target_name: str) -> None:
     stop = threading.Event()
     _on_signals(stop.set)
     with closing(target.route(session.shared_store, settings.coordinator)) as route:
-        service = Coordinator(session.store, route, role="coordinator", pace=pace, discover=True)
+        service = Coordinator(session.store, route, role="coordinator", pace=pace, discover=True, limits=target.limits)
         with _told_alive(settings.coordinator.health, service):
             service.serve(stop)
     counters = "  ".join(f"{name}={value}" for name, value in vars(service.counters).items() if value)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dagkit.config.files import check_keys
 from dagkit.config.slurm import SLURM_OPTIONS, make_slurm, shared_by
+from dagkit.engine.scaling import QueueLimits
 from dagkit.errors import ConfigError
+from dagkit.model.resources import ResourceRequest, resource_faults
 from dagkit.settings import CoordinatorSettings, GeneralSettings, Option, WorkerSettings, options_of
 
 if TYPE_CHECKING:
@@ -48,11 +50,13 @@ class Target:
     Attributes:
         default: For queues that are not named.
         queues: For those that are.
+        limits: The most that one task may ask of a queue.
     """
 
     name: str
     default: ExecutorChoice
     queues: Mapping[str, ExecutorChoice] = field(default_factory=dict)
+    limits: Mapping[str, QueueLimits] = field(default_factory=dict)
 
     def choice(self, queue: str) -> ExecutorChoice:
         return self.queues.get(queue, self.default)
@@ -122,8 +126,27 @@ def _read_target(name: str, table: Any, where: str, general: GeneralSettings) ->
     queues = table.get("queues", {})
     if not isinstance(queues, Mapping):
         raise ConfigError(f"{where}: queues is not a table of queue names")
-    chosen = {queue: _read_choice(value, shared, f"{where} queues.{queue}", general) for queue, value in queues.items()}
-    return Target(name, default, chosen)
+    chosen, limits = {}, {}
+    for queue, value in queues.items():
+        place = f"{where} queues.{queue}"
+        own = dict(value) if isinstance(value, Mapping) else value
+        if isinstance(own, dict):
+            limits[queue] = _read_limits(own, place)
+            if limits[queue] != QueueLimits():
+                own.setdefault("executor", default.kind)
+        chosen[queue] = _read_choice(own, shared, place, general)
+    return Target(name, default, chosen, limits)
+
+
+def _read_limits(table: dict[str, Any], where: str) -> QueueLimits:
+    """Takes the limits of a queue out of its table."""
+    found = {key: table.pop(key) for key in ("max_memory", "max_runtime", "max_cores") if key in table}
+    names = {"max_memory": "memory", "max_runtime": "runtime", "max_cores": "cores"}
+    faults = resource_faults({names[key]: value for key, value in found.items()}, refs_allowed=False)
+    if faults:
+        raise ConfigError(f"{where}: " + "; ".join(fault.replace("resources.", "max_") for _, fault in faults))
+    request = ResourceRequest.of({names[key]: value for key, value in found.items()})
+    return QueueLimits(request.memory_bytes, request.runtime_s, request.cores)
 
 
 def _read_choice(value: Any, shared: Mapping[str, Any], where: str, general: GeneralSettings) -> ExecutorChoice:

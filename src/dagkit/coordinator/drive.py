@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dagkit.coordinator.fleet import Fleet
 from dagkit.engine.identity import identities, is_cached
-from dagkit.engine.state import WorkflowState
+from dagkit.engine.scaling import QueueLimits
+from dagkit.engine.state import Dispatch, WorkflowState
 from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
 from dagkit.model.records import StateChanges
+from dagkit.model.resources import ResourceRequest, has_refs
 from dagkit.model.spec import WorkflowSpec
-from dagkit.model.states import TaskState
+from dagkit.model.states import FailureKind, TaskState
 from dagkit.runtime import values
 from dagkit.stores.base import Lease, Store
 
@@ -32,12 +34,19 @@ class Drive:
     """A run that this process drives. Used by the coordinator's thread only, except what the saver reads."""
 
     def __init__(
-        self, workflow_id: str, state: WorkflowState, etag: str, lease: Lease, starts: Callable[[str], bool]
+        self,
+        workflow_id: str,
+        state: WorkflowState,
+        etag: str,
+        lease: Lease,
+        starts: Callable[[str], bool],
+        limits: Mapping[str, QueueLimits],
+        read_output: Callable[[str], Any],
     ) -> None:
         self.workflow_id, self.state, self.etag, self.lease = workflow_id, state, etag, lease
         self.conflicts, self.next_save, self.save_s = 0, 0.0, 0.0
         self.is_saving = self.is_stopping = self.is_over_when_saved = False
-        self._starts = starts
+        self._starts, self._limits, self._read_output = starts, limits, read_output
         self._refusals, self._pause_until = 0, 0.0
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
@@ -45,7 +54,7 @@ class Drive:
         self._flight: dict[tuple[str, int | None], int] = {}
         """Generation by task and attempt, of what executors have and have not reported."""
         spec = state.spec
-        self._queues = [spec.queue_of(task) for task in spec.tasks]
+        self._dynamic = frozenset([index for index, task in enumerate(spec.tasks) if has_refs(task.resources)])
         self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
         self._remembered = _cache_identities(spec)
 
@@ -59,13 +68,15 @@ class Drive:
         starts: Callable[[str], bool],
         now: float,
         prepare: Prepare,
+        limits: Mapping[str, QueueLimits],
     ) -> Drive:
         """A run that has yet to be stored, with the whole of its state."""
-        read_output = _reader(store)
-        state = WorkflowState.create(spec, workflow_id, now, read_output=read_output, starts_reported=starts)
+        state = WorkflowState.create(
+            spec, workflow_id, now, read_output=_reader(store), starts_reported=starts, limits=limits
+        )
         prepare(state)
         state.take_changes()  # they are in the document that is stored first
-        return cls(workflow_id, state, "", lease, starts)
+        return cls(workflow_id, state, "", lease, starts, limits, store.get_output)
 
     @classmethod
     def load(
@@ -74,6 +85,7 @@ class Drive:
         workflow_id: str,
         lease: Lease,
         starts: Callable[[str], bool],
+        limits: Mapping[str, QueueLimits],
         running_timeout_s: float | None = None,
     ) -> Drive:
         """A run of the store; `running_timeout_s` is the limit of tasks that have none."""
@@ -81,11 +93,12 @@ class Drive:
         spec = WorkflowSpec.from_definition(stored.definition)
         if running_timeout_s is not None and spec.default_task_timeout_s is None:
             spec = spec.model_copy(update={"default_task_timeout_s": max(1, round(running_timeout_s))})
-        return cls(workflow_id, _state(store, spec, stored.state, starts), stored.etag, lease, starts)
+        state = _state(store, spec, stored.state, starts, limits)
+        return cls(workflow_id, state, stored.etag, lease, starts, limits, store.get_output)
 
     def queue_of(self, task: str) -> str:
         index = self.state.index.get(task)
-        return self._queues[index] if index is not None else self.state.spec.default_queue
+        return self.state.queue_of(index) if index is not None else self.state.spec.default_queue
 
     # --- facts in
 
@@ -131,11 +144,39 @@ class Drive:
         if not chosen:
             return 0
         self._dirty = True
+        if self._dynamic:
+            chosen = [item for item in chosen if item.index not in self._dynamic or self._resolve(item, now)]
         groups = fleet.grouped(chosen, lambda item: item.queue)
         return sum(self._submit(executor, items, now) for executor, items in groups)
 
-    def _submit(self, executor: Executor, items: list[Any], now: float) -> int:
-        messages = [self._message(item.index, item.name, item.attempt, item.generation, item.queue) for item in items]
+    def _resolve(self, item: Dispatch, now: float) -> bool:
+        """Find out what upstream tasks decided that this one asks for; False if that failed it."""
+        if item.resources is not None:  # known from an earlier attempt
+            return True
+        task, refs = self.state.spec.tasks[item.index], self.state.upstream(item.index)
+        try:
+            asked = values.decode(task.resources, resolve=lambda name: self._output(refs[name]), get=self._read_output)
+            request = ResourceRequest.of(asked)
+        except BackendError as error:
+            self.state.undo([item])
+            self._pause_after(error, now)
+            return False
+        except Exception as error:  # loading a pickle runs the user's code, and what it decided may be anything
+            text = f"what upstream tasks decided is no request of resources: {error}"
+            failed = Completion(self.workflow_id, item.name, False, error=text, kind=FailureKind.CONFIG)
+            failed.attempt, failed.generation = item.attempt, item.generation
+            self.state.apply(failed, now)
+            return False
+        item.resources = {key: value for key, value in asked.items() if key != "queue"}
+        item.queue = request.queue or item.queue
+        self.state.ask(item.index, item.resources, item.queue)
+        return True
+
+    def _output(self, ref: str | None) -> Any:
+        return values.load_output(ref, self._read_output)
+
+    def _submit(self, executor: Executor, items: list[Dispatch], now: float) -> int:
+        messages = [self._message(item) for item in items]
         try:
             taken = executor.submit(messages)
         except BackendError as error:
@@ -162,19 +203,20 @@ class Drive:
         self._pause_until = now + pause
         log.warning("run %s: nothing could be submitted, trying again in %.1f s: %s", self.workflow_id, pause, error)
 
-    def _message(self, index: int, name: str, attempt: int, generation: int, queue: str) -> TaskMessage:
+    def _message(self, item: Dispatch) -> TaskMessage:
+        index = item.index
         task = self.state.spec.tasks[index]
         return TaskMessage(
             self.workflow_id,
-            name,
-            attempt,
-            generation,
-            queue,
+            item.name,
+            item.attempt,
+            item.generation,
+            item.queue,
             task.kwargs,
             self.state.upstream(index) if task.depends_on else {},
             self._timeouts[index],
             task.template or "",
-            task.resources,
+            task.resources if item.resources is None else item.resources,
             task.priority,
         )
 
@@ -190,10 +232,16 @@ class Drive:
         messages = []
         for index, name in enumerate(self.state.names):
             if self.state.state_of(index) is TaskState.RUNNING:
-                entry = self.state.entry(index)
-                message = self._message(
-                    index, name, entry["attempt_no"], entry.get("generation", 0), self._queues[index]
+                entry, state = self.state.entry(index), self.state
+                item = Dispatch(
+                    index,
+                    name,
+                    entry["attempt_no"],
+                    entry.get("generation", 0),
+                    state.queue_of(index),
+                    state.resources(index),
                 )
+                message = self._message(item)
                 messages.append(message)
                 self._flight[name, message.attempt] = message.generation
         return messages
@@ -227,15 +275,22 @@ class Drive:
     def reload(self, store: Store, now: float) -> None:
         """Somebody else wrote the state: read it again and apply what was not saved."""
         stored = store.load(self.workflow_id)
-        self.state, self.etag = _state(store, self.state.spec, stored.state, self._starts), stored.etag
+        self.state = _state(store, self.state.spec, stored.state, self._starts, self._limits)
+        self.etag = stored.etag
         again, self._being_saved, self._unsaved = self._being_saved + self._unsaved, [], []
         for completion in again:
             self.take(completion, now)
         self._dirty = True
 
 
-def _state(store: Store, spec: WorkflowSpec, document: dict[str, Any], starts: Callable[[str], bool]) -> WorkflowState:
-    return WorkflowState.load(spec, document, read_output=_reader(store), starts_reported=starts)
+def _state(
+    store: Store,
+    spec: WorkflowSpec,
+    document: dict[str, Any],
+    starts: Callable[[str], bool],
+    limits: Mapping[str, QueueLimits],
+) -> WorkflowState:
+    return WorkflowState.load(spec, document, read_output=_reader(store), starts_reported=starts, limits=limits)
 
 
 def _reader(store: Store) -> Callable[[str], Any]:

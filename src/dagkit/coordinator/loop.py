@@ -24,6 +24,7 @@ from dagkit.coordinator.ownership import Leases, make_owner
 from dagkit.coordinator.pace import Counters, Pace
 from dagkit.coordinator.saver import Saver
 from dagkit.coordinator.service import Service
+from dagkit.engine.scaling import QueueLimits
 from dagkit.errors import BackendError, DagkitError, LeaseLost, RunBusy, StateConflict, UnknownRun
 from dagkit.executors.base import Executor
 from dagkit.gc_pause import no_gc
@@ -49,6 +50,7 @@ class Coordinator:
         route: The executor for a queue. Executors are polled by the loop's thread, closed by their maker.
         role: For people: `notebook`, `script`, `coordinator`.
         save_backoff_s: Pauses before a save that failed is tried again; then the run is given up, with the reason.
+        limits: The most that one task may ask of a queue, by queue.
         discover: Find and drive every run of the store, under the service lease, instead of those given to `drive`.
     """
 
@@ -61,12 +63,14 @@ class Coordinator:
         pace: Pace | None = None,
         discover: bool = False,
         save_backoff_s: tuple[float, ...] = (0.2, 1.0, 3.0),
+        limits: Mapping[str, QueueLimits] | None = None,
     ) -> None:
         self.store, self.pace, self.counters = store, pace or Pace(), Counters()
         self._fleet, self._discover = Fleet(route), discover
         self._leases = Leases(store, make_owner(role), self.pace.lease_ttl_s)
         self._service = Service(store, self._leases)
         self._drives: dict[str, Drive] = {}
+        self._limits = limits or {}
         self._outcomes: dict[str, Future[RunStatus]] = {}
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._saver = Saver(store, self._fleet.interrupt, save_backoff_s)
@@ -332,7 +336,9 @@ class Coordinator:
     ) -> Future[RunStatus]:
         lease = self._leases.acquire(f"run/{workflow_id}")
         try:
-            drive = Drive.create(self.store, workflow_id, spec, lease, self._fleet.reports_start, self.now(), prepare)
+            drive = Drive.create(
+                self.store, workflow_id, spec, lease, self._fleet.reports_start, self.now(), prepare, self._limits
+            )
             drive.etag = self.store.create(workflow_id, definition, drive.state.document())
         except BaseException:
             self._leases.release(lease)
@@ -345,7 +351,7 @@ class Coordinator:
         lease = self._leases.acquire(f"run/{workflow_id}")
         try:
             limit = self.pace.running_timeout_s
-            drive = Drive.load(self.store, workflow_id, lease, self._fleet.reports_start, limit)
+            drive = Drive.load(self.store, workflow_id, lease, self._fleet.reports_start, self._limits, limit)
             for lost in self._fleet.recover(drive.running_messages()):
                 drive.take(lost, self.now())
         except BaseException:

@@ -291,6 +291,10 @@ class WorkflowState:
         self._reset(tasks, now)
         return len(tasks) - len(self._shape.merges.intersection(tasks))
 
+    def ask(self, task: int, resources: dict[str, Any], queue: str | None) -> None:
+        """What upstream tasks have decided that this task asks for; `queue` None for that of the definition."""
+        self._table.set_request(task, resources, queue if queue != self._shape.queues[task] else None)
+
     def keep(self, outputs: Mapping[int, str | None], now: float) -> None:
         """Take tasks that have not been dispatched for completed with these output refs; others are left alone."""
         self._standing.at(now)

@@ -17,6 +17,7 @@ __all__ = [
     "ResourceRequest",
     "format_memory",
     "format_runtime",
+    "has_refs",
     "parse_memory",
     "parse_runtime",
     "resource_faults",
@@ -148,6 +149,11 @@ class ResourceRequest:
 def is_ref(value: object) -> bool:
     """Whether a value is decided by an upstream task: `{$ref: probe, path: [mem]}`."""
     return isinstance(value, Mapping) and "$ref" in value
+
+
+def has_refs(resources: Mapping[str, Any] | None) -> bool:
+    """Whether an upstream task decides some of it, or all."""
+    return bool(resources) and (is_ref(resources) or any(map(is_ref, (resources or {}).values())))
 
 
 def resource_faults(resources: Mapping[str, Any], *, refs_allowed: bool = True) -> list[tuple[str, str]]:

@@ -111,8 +111,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return self._code(obj)
         if issubclass(kind, type):
             return self._class(obj)
-        if kind is ModuleType and not is_installed(obj.__name__):
-            return self._module(obj)
+        if isinstance(obj, ModuleType):
+            if not is_installed(obj.__name__):
+                return self._module(obj)
+            if kind is not ModuleType:  # one that loads lazily, say; cloudpickle knows the plain kind only
+                return importlib.import_module, (obj.__name__,)
         if kind is functools.cached_property:  # holds a lock before Python 3.12
             return _rebuild.cached_property_of, (obj.func, obj.attrname)
         if isinstance(obj, io.TextIOWrapper) and obj is not sys.stdout and obj is not sys.stderr:
