@@ -1,0 +1,141 @@
+"""Looks at one run again and again, for as long as somebody looks at it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from dagkit.model.records import Counts, RunRow
+from dagkit.model.states import TaskState
+from dagkit.notebook.picture import Box, Picture
+from dagkit.rows import TaskRow, task_row
+from dagkit.viewing.census import Census
+from dagkit.viewing.effects import Effect, effect_of_rerun, effect_of_retry
+from dagkit.viewing.log_tail import LogTail
+from dagkit.viewing.pace import Allowance, RateMeter
+from dagkit.viewing.pages import Filter, Page, select
+from dagkit.viewing.sample import Sample
+from dagkit.viewing.snapshot import GroupView, Snapshot, is_over
+
+if TYPE_CHECKING:
+    from dagkit.run import Run
+
+__all__ = ["RunViewer"]
+
+MAX_FAILURES: Final = 20
+_CENSUS_SHARE, _SAMPLE_SHARE = 0.1, 0.05
+
+
+class RunViewer:
+    """What a view of a run holds. One thread at a time.
+
+    The first look reads the definition (O(tasks)); later ones cost by the number of groups. What only a reading of all
+    tasks can tell (which tasks are in a state) is read again within a tenth of the time, and is as old as that.
+    """
+
+    def __init__(self, run: Run, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.run = run
+        self._clock = clock
+        self._census: Census | None = None
+        self._census_of: tuple[object, ...] = ()
+        self._census_allowance = Allowance(clock, _CENSUS_SHARE, 0.2)
+        self._sample = Sample(Allowance(clock, _SAMPLE_SHARE, 1.0))
+        self._rate = RateMeter()
+        self._shown: tuple[object, ...] = ()
+        self._mark = 0
+
+    # --- what stays
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The boxes of the definition."""
+        return Picture.of(self.run.spec)
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[int, ...]]:
+        index = self.run.spec.index
+        return {box.key: tuple([index[name] for name in box.members]) for box in self.picture.boxes}
+
+    @cached_property
+    def _all_places(self) -> Sequence[int]:
+        return [place for place, task in enumerate(self.run.spec.tasks) if not task.name.startswith("__merge_")]
+
+    # --- looking
+
+    def look(self) -> Snapshot:
+        """The run as it is now. `BackendError` if the store cannot be read."""
+        row, now = self.run.row(), self.run.store.now()
+        self._rate.note(self._clock(), row.counts.ended)
+        self._refresh(row)
+        self._sample.refresh(self.run, self.picture.boxes, row)
+        groups = tuple([self._group(box) for box in self.picture.boxes])
+        failures = self._failures()
+        rate = None if is_over(row) else self._rate.rate(now - row.created_at, row.counts.ended)
+        driven_by = row.driven_by.split(" #", 1)[0] if row.driven_by else None
+        shown = (row.status, row.counts, row.updated_at, driven_by, row.cancel_requested, groups, rate)
+        if shown != self._shown:
+            self._shown, self._mark = shown, self._mark + 1
+        return Snapshot(row, groups, failures, rate, driven_by, now, self._mark)
+
+    def _refresh(self, row: RunRow, *, at_once: bool = False) -> None:
+        """Read all tasks again if something changed and it may cost that much."""
+        as_of = (row.status, row.counts, row.updated_at)
+        is_needed = self._census is None or as_of != self._census_of
+        if is_needed and (at_once or self._census_allowance.is_due):
+            with self._census_allowance.spending():
+                entries = self.run.store.task_entries(self.run.id)
+                self._census, self._census_of = Census(self.run.spec, entries), as_of
+
+    def _group(self, box: Box) -> GroupView:
+        counts = self._census.count(self._places[box.key]) if self._census else Counts(pending=len(box.members))
+        has_begun = counts.pending < counts.total
+        median_s, peak_bytes = self._sample.of(box.key)
+        waits = "" if has_begun else ", ".join(filter(None, (box.needs, box.when)))
+        return GroupView(box.key, box.title, len(box.members), box.queue, counts, waits, median_s, peak_bytes)
+
+    def _failures(self) -> tuple[TaskRow, ...]:
+        places = self._census.failed(MAX_FAILURES) if self._census else []
+        rows = self._rows(places)
+        return tuple([row for row in rows if row.state is TaskState.FAILED])
+
+    # --- tasks
+
+    def page(self, wanted: Filter = Filter(), offset: int = 0, limit: int = 50) -> Page:  # noqa: B008 - it is frozen
+        """Some rows of the table. Their places are those of the last reading of all tasks, what they say is new."""
+        if wanted.needs_states:
+            self._refresh(self.run.row())
+        places = self._all_places if wanted.group is None else self._places.get(wanted.group, ())
+        selected = select(self.run.spec, self._census, places, wanted)
+        offset = max(0, min(offset, len(selected) - 1)) if selected else 0
+        return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected))
+
+    def detail(self, task: str) -> TaskRow:
+        """One task with its whole error. `UnknownTask`."""
+        return self.run.task(task)
+
+    def group_of(self, task: str) -> str | None:
+        """Key of the group that a task is shown in."""
+        return next((box.key for box in self.picture.boxes if task in box.members), None)
+
+    def log(self, task: str) -> LogTail:
+        """The log of a task, to be read again and again."""
+        return LogTail(self.run.store, self.run.id, task)
+
+    def _rows(self, places: Sequence[int]) -> list[TaskRow]:
+        spec = self.run.spec
+        if not places:
+            return []
+        entries = self.run.store.task_entries(self.run.id, [spec.tasks[place].name for place in places])
+        return [task_row(spec, place, entries.get(spec.tasks[place].name, {})) for place in places]
+
+    # --- what an action would do
+
+    def effect_of_retry(self, tasks: Sequence[str] | None = None) -> Effect:
+        """What `run.retry(tasks)` would make eligible again. O(tasks)."""
+        return effect_of_retry(self.run, tasks)
+
+    def effect_of_rerun(self, tasks: Sequence[str]) -> Effect:
+        """What `run.rerun(tasks)` would run again. O(tasks)."""
+        return effect_of_rerun(self.run, tasks)

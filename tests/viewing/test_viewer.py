@@ -1,0 +1,119 @@
+"""What a viewer says of a run, and what it costs to say it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dagkit.errors import UnknownTask
+from dagkit.model.states import TaskState
+from dagkit.viewing import Filter, RunViewer
+
+DONE = {"state": "completed", "attempt_no": 1, "usage": {"wall_s": 2.0, "peak_rss_bytes": 1024}}
+
+
+def failed(message: str, at: str = "2026-01-01T00:00:00+00:00") -> dict:
+    return {"state": "failed", "attempt_no": 1, "error": f"{message}\nTraceback", "completed_at": at}
+
+
+def test_groups_carry_counts_medians_and_peaks(run):
+    look = RunViewer(run(3, {"prepare": DONE, "train-0": DONE, "train-1": failed("boom")})).look()
+
+    prepare, train, compare = look.groups
+    assert (prepare.title, prepare.counts.completed, prepare.median_s, prepare.peak_bytes) == ("prepare", 1, 2.0, 1024)
+    assert (train.title, train.size) == ("train × 3", 3)
+    assert (train.counts.completed, train.counts.failed, train.counts.pending) == (1, 1, 1)
+    assert compare.median_s is None
+
+
+def test_failures_are_newest_first_and_at_most_twenty(run):
+    entries = {f"train-{i}": failed(f"no {i}", f"2026-01-01T00:00:{i:02}+00:00") for i in range(30)}
+
+    look = RunViewer(run(30, entries)).look()
+
+    assert [row.name for row in look.failures] == [f"train-{i}" for i in range(29, 9, -1)]
+
+
+def test_the_mark_moves_only_with_what_is_shown(run):
+    viewer = RunViewer(run(3))
+
+    first, second = viewer.look(), viewer.look()
+
+    assert first.mark == second.mark
+
+
+def test_a_calm_look_reads_no_tasks(run, counting):
+    shown = run(500, {"prepare": DONE})
+    store = counting(shown)
+    viewer = RunViewer(shown)
+    viewer.look()
+    whole, named = store.whole, store.named
+
+    for _ in range(10):
+        viewer.look()
+
+    assert (store.whole, store.named) == (whole, named)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (Filter(), ["train-2", "prepare", "train-0", "train-1", "compare"]),  # trouble first, else as defined
+        (Filter(trouble_first=False), ["prepare", "train-0", "train-1", "train-2", "compare"]),
+        (Filter(states=frozenset({TaskState.COMPLETED})), ["prepare", "train-0"]),
+        (Filter(group="train-0"), ["train-2", "train-0", "train-1"]),
+        (Filter(prefix="train-", trouble_first=False), ["train-0", "train-1", "train-2"]),
+        (Filter(text="BOOM"), ["train-2"]),  # what failed tasks said is searched too
+        (Filter(text="omp"), ["compare"]),
+        (Filter(group="no such group"), []),
+    ],
+)
+def test_a_page_holds_what_passes_the_filter(run, wanted, names):
+    viewer = RunViewer(run(3, {"prepare": DONE, "train-0": DONE, "train-2": failed("Boom: no")}))
+
+    page = viewer.page(wanted)
+
+    assert [row.name for row in page.rows] == names
+    assert page.total == len(names)
+
+
+def test_a_page_of_many_reads_only_its_rows(run, counting):
+    shown = run(5_000)
+    viewer = RunViewer(shown)
+    viewer.look()
+    store = counting(shown)
+
+    page = viewer.page(Filter(group="train-0"), offset=4_000, limit=50)
+
+    assert [page.rows[0].name, len(page.rows), page.total] == ["train-4000", 50, 5_000]
+    assert (store.whole, store.named) == (0, 50)
+
+
+@pytest.mark.parametrize(("offset", "first"), [(-5, 0), (0, 0), (4_999, 9)])
+def test_an_offset_outside_is_moved_inside(run, offset, first):
+    assert RunViewer(run(8)).page(offset=offset).offset == first
+
+
+def test_detail_and_group_of_a_task(run):
+    viewer = RunViewer(run(3, {"train-1": failed("boom")}))
+
+    assert viewer.detail("train-1").error == "boom\nTraceback"
+    assert viewer.group_of("train-1") == "train-0"
+    assert viewer.group_of("nobody") is None
+    with pytest.raises(UnknownTask):
+        viewer.detail("nobody")
+
+
+def test_effects_are_told_in_numbers(run):
+    entries = {"prepare": DONE, "train-0": DONE, "train-1": failed("x"), "compare": {"state": "upstream_failed"}}
+    viewer = RunViewer(run(2, entries, "failed"))
+
+    retry, rerun = viewer.effect_of_retry(), viewer.effect_of_rerun(["prepare"])
+
+    assert (retry.tasks, retry.others) == (1, 1)
+    assert (rerun.tasks, rerun.others, rerun.completed, rerun.is_refused) == (1, 3, 2, "")
+
+
+def test_a_rerun_of_what_runs_is_refused_beforehand(run):
+    effect = RunViewer(run(2, {"train-0": {"state": "running"}})).effect_of_rerun(["prepare"])
+
+    assert "train-0 is running" in effect.is_refused
