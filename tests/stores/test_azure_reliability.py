@@ -14,6 +14,7 @@ from dagkit.azure.account import parse_connection_string
 from dagkit.azure.place import Place
 from dagkit.errors import BackendError, CorruptState, LeaseLost, NewerFormat, StateConflict, UnknownRun, WorkflowExists
 from dagkit.model.records import Counts
+from dagkit.runtime.storage import Storage
 from dagkit.stores import documents, open_store
 from dagkit.stores.azure import AzureStore
 from services.faulty_proxy import Fault, faulty
@@ -485,3 +486,16 @@ def test_the_account_in_a_connection_string_is_the_one(azurite_account):
 
     assert (account.name, account.key) == (azurite_account.name, azurite_account.key)
     assert account.blob == f"http://127.0.0.1:{azurite_account.ports[0]}/{account.name}"
+
+
+def test_outputs_of_many_parents_are_read_ahead_and_a_missing_one_is_an_error_where_it_is_used(store):
+    refs = [store.put_output("w", f"m-{number}.json", f"{number}".encode()) for number in range(20)]
+    storage = Storage(store.url, lambda what, about: None)
+
+    storage.expect([*refs, None, "1", "blob:w/missing.json"])
+
+    storage.store.close()
+    assert set(storage._cache) == set(refs)
+    assert [storage.output(ref) for ref in refs] == list(range(20))
+    with pytest.raises(BackendError, match=r"blob:w/missing\.json"):
+        storage.output("blob:w/missing.json")

@@ -35,6 +35,7 @@ class Caller:
         if function is None:
             function = self._load(call)
         args, kwargs = call.get("args"), call.get("kwargs")
+        self._storage.expect(upstream.values())
         decode = _decoder(upstream, self._storage)
         with _classes_of(call, function):
             positional = [arg if type(arg) in _PLAIN else decode(arg) for arg in args] if args else ()

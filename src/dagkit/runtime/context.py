@@ -72,8 +72,9 @@ def get_upstream_output(name: str) -> Any:
 
 def get_upstream_outputs() -> dict[str, Any]:
     """The output of every direct parent by name; None for one without output."""
-    storage = _storage()
-    return {name: storage.output(ref) for name, ref in _upstream_refs().items()}
+    storage, refs = _storage(), _upstream_refs()
+    storage.expect(refs.values())
+    return {name: storage.output(ref) for name, ref in refs.items()}
 
 
 def get_real_upstream_tasks() -> list[str]:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from dagkit.errors import DagkitError
 
 if TYPE_CHECKING:
     from dagkit.stores.base import Store
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Ask", "Storage"]
 
 _CACHE_BYTES: Final = 64_000_000
+_FEW: Final = 4
+_AT_A_TIME: Final = 16
+_FETCHED: Final = 128
 _INLINE_LIMIT: Final = 32_768  # `values.INLINE_LIMIT`
 _PLAIN: Final = frozenset({str, int, float, bool, bytes})
 
@@ -56,6 +61,29 @@ class Storage:
         from dagkit.runtime import values
 
         return values.load_output(ref, self._output_bytes)
+
+    def expect(self, refs: Iterable[str | None]) -> None:
+        """These are read next: fetch them several at a time where each costs a request. One that fails fails later."""
+        if not self._url.startswith("azure:"):
+            return
+        wanted = [ref for ref in dict.fromkeys(refs) if ref and ref.startswith("blob:") and ref not in self._cache]
+        if len(wanted) < _FEW:
+            return
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_AT_A_TIME) as pool:
+            for start in range(0, len(wanted), _FETCHED):
+                for ref, data in pool.map(self._fetched, wanted[start : start + _FETCHED]):
+                    if data is not None:
+                        self._remember(ref, data)
+                if self._cached_bytes > _CACHE_BYTES // 2:
+                    return
+
+    def _fetched(self, ref: str) -> tuple[str, bytes | None]:
+        try:
+            return ref, self.store.get_output(ref)
+        except DagkitError:
+            return ref, None
 
     def payload(self, digest: str) -> bytes:
         """The bytes of a payload, or of a file that a task of some run has stored (a `blob:` ref)."""
