@@ -431,3 +431,22 @@ def wait_for(until: Callable[[], bool], deadline_s: float = 5.0) -> None:
     while not until():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.002)
+
+
+def test_of_many_leases_those_that_were_taken_over_stop_their_drives_and_no_others(store: MemoryStore) -> None:
+    for number in range(9):
+        submit(store, f"w{number}")
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+    outcomes = [coordinator.drive(f"w{number}") for number in range(9)]
+    settle(coordinator, lambda: len(executor.running) == 9)
+    for number in (2, 7):
+        store.break_lease(f"run/w{number}")
+        store.acquire_lease(f"run/w{number}", "another (elsewhere) #1.2", 60)
+
+    coordinator._renew_leases()
+
+    stopped = [number for number, outcome in enumerate(outcomes) if outcome.done()]
+    assert stopped == [2, 7]
+    assert isinstance(outcomes[2].exception(), LeaseLost)
+    coordinator.close()

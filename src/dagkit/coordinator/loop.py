@@ -434,11 +434,12 @@ class Coordinator:
         self._fleet.cancel(drive.in_flight(), FailureKind.CANCELLED, drive.queue_of)
 
     def _renew_leases(self) -> None:
-        for drive in list(self._drives.values()):
-            try:
-                drive.lease = self._leases.renew(drive.lease)
-            except LeaseLost as error:
-                self._stop_driving(drive, error)
+        drives = list(self._drives.values())
+        for drive, renewed in zip(drives, self._leases.renew_all([drive.lease for drive in drives]), strict=True):
+            if isinstance(renewed, LeaseLost):
+                self._stop_driving(drive, renewed)
+            else:
+                drive.lease = renewed
         try:
             self._service.renew()
         except LeaseLost as error:
