@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dagkit.engine.alarms import Alarms
 from dagkit.engine.moves import (
@@ -40,6 +40,15 @@ class Frontier:
         self.delays = Alarms()
         self.due: dict[int, None] = {}
         self.waits: dict[int, frozenset[int]] = {}
+
+    def limit(self, limited: Mapping[int, str]) -> None:
+        """Sort what is ready anew, after the limits of templates have changed."""
+        self.ready = self._shape.ready_tasks(limited)
+        for task, queue in self._table.queues.items():
+            self.ready.route(task, queue)
+        for task, state in enumerate(self._table.states):
+            if state == READY:
+                self.offer(task)
 
     # --- ends
 

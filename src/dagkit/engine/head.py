@@ -16,13 +16,15 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Everything of a state document but its tasks. `error` is the first failure, in a line."""
+    """Everything of a state document but its tasks. `error` is the first failure, in a line; `limits` what people have
+    changed of how many tasks run at a time."""
 
     workflow_id: str
     status: RunStatus
     cancel_requested: bool
     updated_at: str | None
     error: str | None
+    limits: Mapping[str, Any] | None = None
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Head:
@@ -41,14 +43,20 @@ class Head:
             status = RunStatus(document.get("workflow_state"))
         except ValueError as problem:
             raise CorruptState(f"unknown workflow_state {document.get('workflow_state')!r}") from problem
-        return cls(workflow_id, status, bool(document.get("cancel_requested")), updated_at, error)
+        cancel_requested = bool(document.get("cancel_requested"))
+        return cls(workflow_id, status, cancel_requested, updated_at, error, document.get("limits"))
 
 
 def head_of(
-    workflow_id: str, status: RunStatus, cancel_requested: bool, updated_at: str | None, error: str | None
+    workflow_id: str,
+    status: RunStatus,
+    cancel_requested: bool,
+    updated_at: str | None,
+    error: str | None,
+    limits: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The top-level keys of a state document, all but `tasks`."""
-    return {
+    head = {
         "v": VERSION,
         "workflow_id": workflow_id,
         "workflow_state": status.value,
@@ -56,3 +64,4 @@ def head_of(
         "updated_at": updated_at,
         "error": error,
     }
+    return {**head, "limits": limits} if limits else head

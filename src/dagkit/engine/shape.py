@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from dagkit.model.graph import Graph
 if TYPE_CHECKING:
     from dagkit.model.spec import TaskSpec, WorkflowSpec
 
-__all__ = ["Shape", "is_merge"]
+__all__ = ["Shape", "is_merge", "limited_tasks"]
 
 
 def is_merge(kwargs: Mapping[str, Any]) -> bool:
@@ -70,7 +70,6 @@ class Shape:
         for merge in merges:
             needs[merge] = MERGE
         default_s = spec.default_task_timeout_s or 0
-        limits = spec.concurrency
         return cls(
             spec=spec,
             names=[task.name for task in tasks],
@@ -87,21 +86,26 @@ class Shape:
             runtimes={i: runtime for i, task in enumerate(tasks) if (runtime := runtime_of(task.resources))},
             delays={i: _delays(task) for i, task in enumerate(tasks) if task.retry_delay_s is not None},
             conditions={i: task.condition for i, task in enumerate(tasks) if task.condition is not None},
-            limited={i: name for i, task in enumerate(tasks) if (name := task.template or task.name) in limits}
-            if limits
-            else {},
+            limited=limited_tasks(spec, spec.concurrency),
             scaled=frozenset([i for i, task in enumerate(tasks) if task.resource_scales]),
             fallbacks=frozenset([queue for task in tasks for queue in task.fallback_queues]),
             queues=[task.queue or spec.default_queue for task in tasks],
         )
 
-    def ready_tasks(self) -> ReadyTasks:
-        """An empty set of ready tasks with the lanes of this definition."""
+    def ready_tasks(self, limited: Mapping[int, str] | None = None) -> ReadyTasks:
+        """An empty set of ready tasks with the lanes of this definition, or of other limits of templates."""
         numbers: dict[tuple[str, str | None], int] = {}
-        get, new = self.limited.get, numbers.setdefault
+        get, new = (self.limited if limited is None else limited).get, numbers.setdefault
         lane_of = array("l", [new((queue, get(task)), len(numbers)) for task, queue in enumerate(self.queues)])
         priorities = [task.priority for task in self.spec.tasks]
         return ReadyTasks([Lane(*lane) for lane in numbers], lane_of, priorities if any(priorities) else None)
+
+
+def limited_tasks(spec: WorkflowSpec, templates: Collection[str]) -> dict[int, str]:
+    """Task -> its template, of the tasks whose template is among these."""
+    if not templates:
+        return {}
+    return {i: name for i, task in enumerate(spec.tasks) if (name := task.template or task.name) in templates}
 
 
 def _delays(task: TaskSpec) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dagkit.engine import resets, retry
 from dagkit.engine.attempts import Attempts, Dispatch
+from dagkit.engine.caps import Caps
 from dagkit.engine.conditions import Conditions
 from dagkit.engine.frontier import Frontier
 from dagkit.engine.head import Head, head_of
@@ -17,10 +18,10 @@ from dagkit.engine.moves import COMPLETED, FAILED, PENDING, READY, RUNNING, STAT
 from dagkit.engine.ready import UNLIMITED
 from dagkit.engine.retry import FREE_ATTEMPTS, RetryCounts
 from dagkit.engine.scaling import QueueLimits
-from dagkit.engine.shape import Shape
+from dagkit.engine.shape import Shape, limited_tasks
 from dagkit.engine.standing import Standing, is_active
 from dagkit.engine.table import TaskTable
-from dagkit.errors import CorruptState, RunBusy, UnknownTask
+from dagkit.errors import CorruptState, RunBusy, UnknownTask, UsageError
 from dagkit.model.messages import AttemptKey, Completion, Started
 from dagkit.model.records import Counts, StateChanges
 from dagkit.model.spec import WorkflowSpec
@@ -71,6 +72,7 @@ class WorkflowState:
             limits=limits or {},
         )
         self._mirror = Mirror({})
+        self._caps = Caps(spec)
         self._generation = 0
 
     @classmethod
@@ -136,6 +138,9 @@ class WorkflowState:
         self._mirror = Mirror({name: dict(entry) for name, entry in tasks.items()})
         for task, queue in table.queues.items():
             frontier.ready.route(task, queue)
+        if head.limits:
+            self._caps.load(head.limits)
+            self._limit()
         standing = self._standing
         standing.text, standing.error = head.updated_at, head.error
         states = table.states
@@ -302,6 +307,34 @@ class WorkflowState:
             if self._table.states[task] <= READY and task not in self._shape.merges:
                 self._attempts.complete(task, output)
 
+    def set_limit(self, most: int | None, template: str | None, now: float) -> None:
+        """Change how many tasks of the run, or of one template, may run at a time, for as long as the run lives.
+
+        0 pauses; None goes back to what the definition says. Nothing that runs is stopped. `UsageError` for a template
+        that the run does not have, and for less than 0.
+        """
+        if most is not None and most < 0:
+            raise UsageError(f"a limit of {most}: 0 pauses, and nothing is less than that")
+        known = {task.template or task.name for task in self.spec.tasks}
+        if template is not None and template not in known:
+            near = get_close_matches(template, known, 3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            raise UsageError(f"run {self.workflow_id} has no template {template!r}{hint}")
+        self._standing.at(now)
+        self._standing.is_changed = True
+        self._caps.set(most, template)
+        self._limit()
+
+    def _limit(self) -> None:
+        limited = limited_tasks(self.spec, self._caps.limited)
+        self._table.limit(limited)
+        self._frontier.limit(limited)
+
+    @property
+    def caps(self) -> Caps:
+        """How many tasks may run at a time now."""
+        return self._caps
+
     def _indexes(self, names: Iterable[str]) -> list[int]:
         index = self._shape.index
         for name in names:
@@ -353,7 +386,7 @@ class WorkflowState:
             self._frontier.release(now)
         if self._frontier.due and (unread := self._conditions.settle(self._standing.text)):
             raise unread
-        counts, most = self._table.counts, self.spec.max_parallelism
+        counts, most = self._table.counts, self._caps.most
         limit = UNLIMITED if most is None else most - counts[RUNNING]
         if limit <= 0 or not counts[READY]:
             return []
@@ -361,7 +394,8 @@ class WorkflowState:
         return self._attempts.launch(chosen) if chosen else []
 
     def _free_places(self, template: str) -> int:
-        return self.spec.concurrency[template] - self._table.busy[template]
+        most = self._caps.of(template)
+        return UNLIMITED if most is None else most - self._table.busy[template]
 
     def undo(self, dispatches: Iterable[Dispatch]) -> None:
         """Take back dispatches that executors did not take: they are ready as before."""
@@ -389,7 +423,8 @@ class WorkflowState:
     def _head(self) -> dict[str, Any]:
         status, standing = self.status, self._standing
         error = None if status is RunStatus.COMPLETED else standing.error
-        return head_of(self.workflow_id, status, standing.cancel_requested, standing.text, error)
+        limits = self._caps.document()
+        return head_of(self.workflow_id, status, standing.cancel_requested, standing.text, error, limits)
 
 
 def _room(room: Mapping[str, int] | Callable[[str], int | None] | None, queue: str) -> int:

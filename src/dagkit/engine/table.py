@@ -99,6 +99,13 @@ class TaskTable:
         if self._limited and (before == RUNNING or after == RUNNING) and task in self._limited:
             self.busy[self._limited[task]] += 1 if after == RUNNING else -1
 
+    def limit(self, limited: Mapping[int, str]) -> None:
+        """From now on these tasks count against the limit of their template."""
+        self._limited = dict(limited)
+        self.busy = dict.fromkeys(limited.values(), 0)
+        for task, template in limited.items():
+            self.busy[template] += self.states[task] == RUNNING
+
     def touch(self, task: int) -> None:
         """Say that something about a task other than its state changed."""
         if not self.dirty[task]:
