@@ -40,6 +40,7 @@ log = logging.getLogger("dagkit.coordinator")
 _SAVE_PATIENCE_S = 0.005
 _PAUSE_PER_SAVE = 12.0  # a large state in a service takes long to write: no more than a tenth of the time goes there
 _LONGEST_SAVE_PAUSE_S = 2.0
+_LONGEST_SEARCH_S = 1.0
 
 
 class Coordinator:
@@ -402,12 +403,19 @@ class Coordinator:
             self._renew_leases()
         if self._discover and now >= self._next_discovery:
             self._next_discovery = now + self.pace.discovery_interval_s
-            for workflow_id in self._service.runs_to_drive(self._drives):
-                self._try_to_drive(workflow_id)
-
+            self._find_runs()
         if self.pace.log_counters_s and now >= self._next_log:
             self._next_log = now + self.pace.log_counters_s
             self._log_counters()
+
+    def _find_runs(self) -> None:
+        """Take up runs, for a second at a time: what goes on, and the leases, do not wait for hundreds of new ones."""
+        deadline = time.monotonic() + _LONGEST_SEARCH_S
+        for workflow_id in self._service.runs_to_drive(self._drives):
+            self._try_to_drive(workflow_id)
+            if time.monotonic() > deadline:
+                self._next_discovery = 0.0
+                return
 
     def _log_counters(self) -> None:
         counted = {name: value for name, value in vars(self.counters).items() if name != "steps"}

@@ -142,6 +142,8 @@ class AzureStore(StoredBlobs, LeaseBlobs):
             names = [blob.name for blob in container.list(folder, doing)]
             self._each(lambda name, container=container: container.delete(name, doing), names)  # type: ignore[misc]
         self._index.delete(workflow_id)
+        if self.lease(run_lease(workflow_id)) is None:
+            self.break_lease(run_lease(workflow_id))  # of somebody who is gone
         return found
 
     def row(self, workflow_id: str) -> RunRow:
