@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import time
 from collections import deque
@@ -301,7 +302,8 @@ class LocalExecutor:
         done = completion(message, report.get("ref"), error, FailureKind(kind) if kind else None, usage)
         if job.stop is not None and (error is not None or report.get("stopped")):
             mark_failed(done, stop_text(message, job.stop), job.stop)
-        if usage.get("signal") == "SIGKILL" and done.kind is FailureKind.USER and self._oom.has_killed():
+        is_killed = usage.get("signal") == "SIGKILL" or usage.get("exit_code") == 128 + signal.SIGKILL
+        if is_killed and done.kind is FailureKind.USER and self._oom.has_killed():
             mark_failed(done, f"{error}; the kernel was out of memory", FailureKind.MEMORY)
         self._finish(job, done)
 
