@@ -1,7 +1,7 @@
 """Every transport behind one fixture; what a new implementation has to add is one line in `TRANSPORTS`.
 
 A service judges by its own clock, which a test cannot set: tests that move the clock are skipped there, and what they
-show is shown with short locks in a file of its own (test_storage_queue.py).
+show is shown with short locks in a file of its own (test_storage_queue.py, test_service_bus.py).
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ TRANSPORTS: dict[str, Callable[[Path, Clock], Transport]] = {
     "memory": lambda root, clock: MemoryTransport(clock=clock),
     "sqlite": lambda root, clock: SqliteTransport(root / "store", clock=clock),
     "storage_queue": lambda root, clock: open_transport(f"azure://{os.environ['TEST_ACCOUNT']}"),
+    "service_bus": lambda root, clock: open_transport(os.environ["TEST_BUS"]),
 }
 LOCAL = ("memory", "sqlite")
 #: The real ones, and the server that they need.
-SERVICES = {"storage_queue": "azurite"}
+SERVICES = {"storage_queue": "azurite", "service_bus": "servicebus"}
 
 
 def _marked(name: str) -> object:
@@ -70,6 +71,8 @@ def transport(
 ) -> Iterator[Transport]:
     if kind == "storage_queue":
         monkeypatch.setenv("TEST_ACCOUNT", request.getfixturevalue("azurite_account").name)
+    if kind == "service_bus":
+        monkeypatch.setenv("TEST_BUS", request.getfixturevalue("servicebus_namespace").url)
     opened = TRANSPORTS[kind](tmp_path, clock)
     yield opened
     opened.close()
@@ -84,3 +87,9 @@ def queue(transport: Transport) -> Queue:
 def keeps_order(kind: str) -> bool:
     """Whether messages are received in the order in which they were sent."""
     return kind in LOCAL
+
+
+@pytest.fixture
+def forgets_ids(kind: str) -> bool:
+    """Whether an id can be sent again once its message is completed; Service Bus remembers ids for days."""
+    return kind != "service_bus"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 import time
@@ -148,7 +149,7 @@ def test_an_abandoned_message_can_be_delayed(queue, clock):
     assert ids(queue.receive(1, 0, 30)) == ["a"]
 
 
-def test_the_same_id_sent_again_is_at_most_one_more_delivery_and_after_completion_a_new_message(queue):
+def test_the_same_id_sent_again_is_at_most_one_more_delivery_and_after_completion_a_new_message(queue, forgets_ids):
     send(queue, "a", "b")
     send(queue, "b", "c")
     received = queue.receive(10, 0, 30)
@@ -157,7 +158,7 @@ def test_the_same_id_sent_again_is_at_most_one_more_delivery_and_after_completio
 
     send(queue, "a")
 
-    assert ids(queue.receive(10, 0, 30)) == ["a"]
+    assert ids(queue.receive(10, 0, 30)) == (["a"] if forgets_ids else [])
 
 
 def test_a_clock_that_is_set_back_hides_no_message_for_longer_than_was_asked(queue, clock):
@@ -221,13 +222,14 @@ def test_a_text_over_the_limit_is_refused_before_anything_is_sent(queue):
     assert queue.stats().waiting == 0
 
 
+numbers = itertools.count()
 texts = st.text(st.characters(blacklist_categories=("Cs",)), max_size=200)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batch=st.lists(texts, min_size=1, max_size=5))
 def test_any_text_arrives_as_it_was_sent(queue, batch):
-    queue.send_batch([OutMessage(f"m{number}", text) for number, text in enumerate(batch)])
+    queue.send_batch([OutMessage(f"m{next(numbers)}", text) for text in batch])
 
     received = queue.receive(10, 0, 30)
     queue.complete(received)

@@ -71,6 +71,11 @@ def is_account_name(text: str) -> bool:
 
 def refuse_secrets(text: str, what: str) -> None:
     """`ConfigError` for a connection string or a SAS where an address belongs; the text is not repeated."""
+    if "Endpoint=sb:" in text:
+        raise ConfigError(
+            f"{what} is an address without secrets, sb://<namespace>. "
+            f"Put a connection string into the environment variable AZURE_SERVICEBUS_CONNECTION_STRING."
+        )
     if _SECRET.search(text) or "EndpointsProtocol=" in text:
         raise ConfigError(
             f"{what} is an address without secrets, azure://<account>/<prefix>. "

@@ -31,7 +31,7 @@ def service_url(service: str | None, store_url: str) -> str:
 
 
 def open_transport(url: str | os.PathLike[str]) -> Transport:
-    """The queues at `url`: `memory:`, `sqlite:<directory>`, `azure://<account>`, or the path of a directory.
+    """The queues at `url`: `memory:`, `sqlite:<directory>`, `azure://<account>`, `sb://<namespace>`, or a path.
 
     The url of a store names the queues that go with it.
     """
@@ -50,6 +50,11 @@ def open_transport(url: str | os.PathLike[str]) -> Transport:
         from dagkit.queues.storage_queue import StorageQueueTransport
 
         return StorageQueueTransport(Place.parse(os.fspath(url)))
+    if scheme.lower() == "sb":
+        from dagkit.queues.service_bus import ServiceBusTransport
+
+        return ServiceBusTransport(os.fspath(url))
     raise ConfigError(
-        f"queues {os.fspath(url)!r}: not known. Queues are memory:, sqlite:<directory>, azure://<account>, or a path."
+        f"queues {os.fspath(url)!r}: not known. "
+        f"Queues are memory:, sqlite:<directory>, azure://<account>, sb://<namespace>, or a path."
     )
