@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dagkit.errors import BackendError
 from dagkit.model.messages import AttemptKey, TaskMessage
@@ -27,6 +27,7 @@ class Held:
     """Not a task of a workflow: nobody waits for a completion."""
     lost: bool = False
     """The lock ran out: somebody else may have the message, so nothing may be said about it."""
+    renew_at: float = field(default_factory=time.monotonic)
 
     @property
     def key(self) -> AttemptKey:
@@ -61,6 +62,7 @@ class LockKeeper:
 
     def hold(self, held: Held) -> None:
         """Renew this lock from now on."""
+        held.renew_at = _half_way(held.delivery)
         with self._guard:
             self._held.add(held)
 
@@ -96,7 +98,7 @@ class LockKeeper:
 
     def _due(self, now: float) -> list[Held]:
         with self._guard:
-            return [held for held in self._held if now >= held.delivery.locked_until - self._lock_s / 2]
+            return [held for held in self._held if now >= held.renew_at]
 
     def _renew(self, held: Held) -> None:
         try:
@@ -110,9 +112,15 @@ class LockKeeper:
             if held not in self._held:
                 return
             if renewed is not None:
-                held.delivery = renewed
+                held.delivery, held.renew_at = renewed, _half_way(renewed)
                 return
             held.lost = True
             self._held.discard(held)
         log.warning("%s: its lock is lost; the task is stopped and nothing is reported", held.message.id)
         self._on_lost(held)
+
+
+def _half_way(delivery: Delivery) -> float:
+    """When to renew: a service may lock for a shorter time than it was asked to."""
+    now = time.monotonic()
+    return now + (delivery.locked_until - now) / 2

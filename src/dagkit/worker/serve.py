@@ -418,10 +418,10 @@ def _local_executor(store: Store, settings: WorkerSettings) -> Executor:
 
 
 def _idle_backoff(settings: WorkerSettings, transport: Transport) -> float:
-    """Receiving from a local queue waits by itself; asking a service costs a request each time."""
+    """Receiving from a local queue, or from Service Bus, waits by itself; asking Storage costs a request each time."""
     if settings.max_idle_backoff_s is not None:
         return settings.max_idle_backoff_s
-    return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith(_REMOTE) else 0.0
+    return _REMOTE_IDLE_BACKOFF_S if transport.url.startswith("azure:") else 0.0
 
 
 def _cancel_poll(settings: WorkerSettings, store: Store) -> float:
