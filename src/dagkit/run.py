@@ -229,6 +229,14 @@ class Run:
         self.driver.go_on()
         return count
 
+    def limit(self, most: int | None, template: str | None = None) -> None:
+        """Change how many tasks may run at a time, of the run or of one template, for as long as the run lives.
+
+        0 pauses; None goes back to what the workflow says. Nothing that runs is stopped. Whoever drives the run follows
+        within seconds. `UsageError` for a template that the run does not have.
+        """
+        self.driver.change(self.spec, lambda state: state.set_limit(most, template, self.store.now()))
+
     def resume(self) -> Run:
         """Drive the run in this process if it is not over and nobody drives it; returns self."""
         if not self.status.is_over and not self.driver.is_driven():

@@ -46,6 +46,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "cancel": Entry("change", "Stop a run."),
         "retry": Entry("change", "Make failed tasks of a run eligible again."),
         "rerun": Entry("change", "Run tasks and everything after them again."),
+        "limit": Entry("change", "Change how many tasks run at a time; 0 pauses."),
         "purge": Entry("change", "Delete runs that are over."),
     },
     "Serve": {

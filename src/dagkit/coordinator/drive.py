@@ -45,6 +45,7 @@ class Drive:
     ) -> None:
         self.workflow_id, self.state, self.etag, self.lease = workflow_id, state, etag, lease
         self.conflicts, self.next_save, self.save_s = 0, 0.0, 0.0
+        self.saved_at = float("inf")
         self.is_saving = self.is_stopping = self.is_over_when_saved = False
         self._starts, self._limits, self._read_output = starts, limits, read_output
         self._refusals, self._pause_until = 0, 0.0
@@ -247,6 +248,10 @@ class Drive:
         return messages
 
     # --- saving
+
+    def waits_for_room(self) -> bool:
+        """Whether tasks could run but for a limit, and nothing is on its way to the store."""
+        return self.state.counts.ready > 0 and not self.is_saving and not self.has_changes()
 
     def has_changes(self) -> bool:
         return self._dirty or bool(self._unsaved)
