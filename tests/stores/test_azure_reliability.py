@@ -196,6 +196,18 @@ def test_an_interrupted_submit_is_completed_by_the_same_definition(store, make, 
 
 
 @pytest.mark.parametrize("after", [1, 2])
+def test_interrupted_submits_are_found_when_they_are_old_and_can_be_deleted(store, make, after):
+    store.create("whole", make.definition("whole"), make.state("whole"))
+    interrupted(store, make, after)
+
+    assert store.leftovers(3600) == []
+    assert store.leftovers(-10) == ["w"]
+    store.delete("w")
+    assert store.leftovers(-10) == []
+    assert store.load("whole").definition["workflow_id"] == "whole"
+
+
+@pytest.mark.parametrize("after", [1, 2])
 def test_another_definition_does_not_take_the_place_of_an_interrupted_submit(store, make, after):
     interrupted(store, make, after)
 

@@ -589,3 +589,9 @@ def test_close_may_be_called_twice(store, make):
 
     store.close()
     store.close()
+
+
+def test_a_run_that_was_stored_whole_is_no_leftover(store, make):
+    store.create("wf1", make.definition(), make.state())
+
+    assert store.leftovers(-3600) == []

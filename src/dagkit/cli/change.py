@@ -117,6 +117,33 @@ def _go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
     return report_end(run, as_json=False) if not is_quiet else int(run.status != RunStatus.COMPLETED)
 
 
+#: A submit that is younger may yet be going on.
+_INTERRUPTED_S = 3600.0
+
+
+@command("limit")
+@click.argument("run", type=RUN, metavar="RUN")
+@click.option("--max", "most", type=click.IntRange(min=0), metavar="N", help="Tasks at a time; 0 pauses.")
+@click.option("--reset", is_flag=True, help="Back to what the workflow says.")
+@click.option("--template", metavar="NAME", help="Of the tasks made from one declaration, not of the whole run.")
+@json_option
+def limit(session: Session, run: str, most: int | None, reset: bool, template: str | None, as_json: bool) -> None:
+    """Change how many tasks of a run may run at a time, while it goes on. What runs is not stopped."""
+    if (most is None) == (not reset):
+        raise click.UsageError("say --max N, or --reset")
+    found = session.run(run)
+    found.limit(most, template)
+    what = f"tasks of {template}" if template else "tasks"
+    if as_json:
+        emit({"workflow_id": found.id, "template": template, "max": most})
+    elif most is None:
+        click.echo(f"Workflow {plain(found.id)} runs as many {plain(what)} at a time as it says.")
+    elif most == 0:
+        click.echo(f"Workflow {plain(found.id)} starts no more {plain(what)}: dagkit limit {plain(found.id)} --reset")
+    else:
+        click.echo(f"Workflow {plain(found.id)} runs at most {most:,} {plain(what)} at a time.")
+
+
 @command("purge")
 @click.argument("runs", nargs=-1, type=RUN, metavar="[RUN]...")
 @click.option("--all", "everything", is_flag=True, help="Also runs that are not over.")
@@ -139,21 +166,26 @@ def purge(
     chosen = _to_purge(session, runs, everything, wanted, older_than)
     queues = _waiting_messages(session, chosen) if drain_queues else {}
     tasks = sum(row.counts.total for row in chosen)
-    if not chosen and not queues:
+    leftovers = [] if runs or wanted else session.store.leftovers(_INTERRUPTED_S if older_than is None else older_than)
+    if not chosen and not queues and not leftovers:
         emit({"workflows": 0, "tasks": 0, "queues": {}}) if as_json else click.echo("Nothing to purge.")
         return
     if not as_json:
         say(_preview(chosen, queues))
+        for workflow_id in leftovers:
+            say(f"  {plain(workflow_id)}  an interrupted submit")
     if not yes:
-        click.confirm(f"delete {count(len(chosen), 'run')} with {count(tasks, 'task')}?", abort=True, err=True)
-    for row in chosen:
-        session.store.delete(row.workflow_id)
+        click.confirm(
+            f"delete {count(len(chosen) + len(leftovers), 'run')} with {count(tasks, 'task')}?", abort=True, err=True
+        )
+    for workflow_id in [*(row.workflow_id for row in chosen), *leftovers]:
+        session.store.delete(workflow_id)
     drained = {name: _drain(session, name) for name in queues}
     if as_json:
-        emit({"workflows": len(chosen), "tasks": tasks, "queues": drained})
+        emit({"workflows": len(chosen) + len(leftovers), "tasks": tasks, "queues": drained})
         return
     messages = f", {count(sum(drained.values()), 'message')}" if drain_queues else ""
-    click.echo(f"Deleted {count(len(chosen), 'run')}, {count(tasks, 'task')}{messages}.")
+    click.echo(f"Deleted {count(len(chosen) + len(leftovers), 'run')}, {count(tasks, 'task')}{messages}.")
 
 
 def _to_purge(
@@ -204,4 +236,4 @@ def _drain(session: Session, name: str) -> int:
     return drained
 
 
-commands: dict[str, Any] = {"cancel": cancel, "retry": retry, "rerun": rerun, "purge": purge}
+commands: dict[str, Any] = {"cancel": cancel, "retry": retry, "rerun": rerun, "limit": limit, "purge": purge}

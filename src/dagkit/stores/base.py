@@ -70,6 +70,10 @@ class Store(Protocol):
         """Remove the run with its outputs, files and logs. True if there was one; repeatable."""
         ...
 
+    def leftovers(self, older_than_s: float) -> list[str]:
+        """Ids of submits that died half way so long ago; no row shows them, and `delete` removes them."""
+        ...
+
     def row(self, workflow_id: str) -> RunRow:
         """The index row, cheap: for polling."""
         ...

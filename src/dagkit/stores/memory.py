@@ -156,6 +156,10 @@ class MemoryStore:
             self._logs = {key: text for key, text in self._logs.items() if key[0] != workflow_id}
             return self._runs.pop(workflow_id, None) is not None
 
+    def leftovers(self, older_than_s: float) -> list[str]:
+        """None: a submit is one step here."""
+        return []
+
     def row(self, workflow_id: str) -> RunRow:
         with self._lock:
             return self._row(workflow_id, self._find(workflow_id))

@@ -39,6 +39,7 @@ class Blob:
     etag: str
     metadata: dict[str, str]
     size: int = 0
+    written_at: float = 0.0
 
 
 class Container:
@@ -164,7 +165,8 @@ class Container:
             try:
                 client = self.connection.blobs.get_container_client(self.name)
                 for found in client.list_blobs(name_starts_with=prefix, include=["metadata"]):
-                    yield Blob(found.name, b"", found.etag, dict(found.metadata or {}), found.size)
+                    written_at = found.last_modified.timestamp()
+                    yield Blob(found.name, b"", found.etag, dict(found.metadata or {}), found.size, written_at)
             except ResourceNotFoundError as error:
                 _require_blob_code(error)
 

@@ -162,6 +162,12 @@ class RunBlobs:
 
     # --- reading
 
+    def stored(self) -> dict[str, float]:
+        """When the definition of each run was written, by id; revisions left out."""
+        found = self.container.list("", "looking for interrupted submits")
+        ending = ".def.bin"
+        return {blob.name[: -len(ending)]: blob.written_at for blob in found if blob.name.endswith(ending)}
+
     def load(self, workflow_id: str) -> StoredRun:
         doing = f"loading run {workflow_id}"
         found = self.container.get(_state_blob(workflow_id), doing)

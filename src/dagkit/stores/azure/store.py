@@ -146,6 +146,13 @@ class AzureStore(StoredBlobs, LeaseBlobs):
             self.break_lease(run_lease(workflow_id))  # of somebody who is gone
         return found
 
+    def leftovers(self, older_than_s: float) -> list[str]:
+        """As in `Store`: definitions without a row. Lists every run of the prefix."""
+        before = self.now() - older_than_s
+        stored = [workflow_id for workflow_id, at in self._runs.stored().items() if at <= before]
+        shown = {row["RowKey"] for row in self._index.query("", "looking for interrupted submits")} if stored else set()
+        return sorted(set(stored) - shown)
+
     def row(self, workflow_id: str) -> RunRow:
         row = self._row(workflow_id, f"looking at run {workflow_id}")
         own = self.lease(run_lease(workflow_id))
