@@ -292,7 +292,7 @@ class Coordinator:
         for drive, error in self._saver.results():
             if error is None:
                 self._fleet.acknowledge(drive.saved_completions(), drive.queue_of)
-                drive.conflicts = 0
+                drive.conflicts, drive.saved_at = 0, self.store.now()
                 if drive.is_over_when_saved and not drive.has_changes():
                     self._finish(drive)
             elif isinstance(error, StateConflict):
@@ -436,6 +436,23 @@ class Coordinator:
             return
         for workflow_id in requested:
             self._cancel(self._drives[workflow_id])
+        for drive in going_on:
+            if drive.waits_for_room():
+                self._look_for_changes(drive)
+
+    def _look_for_changes(self, drive: Drive) -> None:
+        """Something keeps tasks from starting: a limit perhaps, which somebody may have changed in the store.
+
+        Other changes are met by the next save, which they make fail.
+        """
+        try:
+            if self.store.row(drive.workflow_id).updated_at > drive.saved_at:
+                drive.reload(self.store, self.now())
+                drive.saved_at = self.store.now()
+        except BackendError as error:
+            log.warning("run %s: cannot look for changes: %s", drive.workflow_id, error)
+        except DagkitError as error:
+            self._stop_driving(drive, error)
 
     def _cancel(self, drive: Drive) -> None:
         drive.change(lambda state: state.request_cancel(self.now()))
