@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ def default_credential() -> Any:
         from azure.identity import DefaultAzureCredential
     except ImportError:
         raise MissingExtra("azure-identity", "azure", "signing in to Azure without a key") from None
+    logger = logging.getLogger("azure.identity")
+    if logger.level == logging.NOTSET:  # it would say at WARNING, for every call, what our error says in a line
+        logger.setLevel(logging.ERROR)
     return DefaultAzureCredential(process_timeout=_PROCESS_S)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -69,8 +70,8 @@ def _readable(index: IndexTable) -> tuple[str, str]:
 
 
 def _clock(state: Container) -> tuple[str, str]:
-    import time
-
+    if not state.connection.clock.is_known:
+        return "warn", "the service has not said what time it is"
     skew = state.connection.clock.now() - time.time()
     text = f"this machine's clock is {abs(skew):.0f} s {'behind' if skew > 0 else 'ahead of'} the service's"
     if abs(skew) > 60:

@@ -163,7 +163,7 @@ class AzureStore(StoredBlobs, LeaseBlobs):
     def rows(self, status: Collection[RunStatus] | None = None, limit: int | None = None) -> list[RunRow]:
         if (status is not None and not status) or limit == 0:
             return []
-        found = self._index.query("" if status is None else states_condition(status), "listing runs")
+        found = list(self._index.query("" if status is None else states_condition(status), "listing runs"))
         owners = {lease.name: lease.owner for lease in self.leases()}
         rows = [run_row(row, driver_of(row["RowKey"], is_over(row), owners)) for row in found]
         rows.sort(key=lambda row: row.updated_at, reverse=True)
