@@ -75,6 +75,16 @@ def test_sbatch_that_hangs_is_cut_off(fake: FakeSlurm, tmp_path: Path) -> None:
     assert len(fake.jobs()) == 1
 
 
+def test_sbatch_that_waits_for_room_is_not_waited_for(fake: FakeSlurm, commands: Commands, tmp_path: Path) -> None:
+    fake.fault("sbatch", "is full", value=60)
+
+    with pytest.raises(Refused) as caught:
+        commands.sbatch(script(tmp_path), has_jobs=True)
+
+    assert caught.value.refusal is Refusal.DEFERRED
+    assert fake.jobs() == []
+
+
 def test_the_submit_limit_counts_elements(fake: FakeSlurm, commands: Commands, tmp_path: Path) -> None:
     fake.set("submit_limit", 4)
     commands.sbatch(script(tmp_path, "0-2%3"), has_jobs=False)

@@ -25,6 +25,7 @@ Fault = Literal[
     "fails",
     "slow",
     "refuses",
+    "is full",
     "times out, accepted",
     "times out, not accepted",
     "hangs, accepted",

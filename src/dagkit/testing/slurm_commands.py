@@ -87,6 +87,10 @@ def _sbatch(folder: str, arguments: list[str], fault: str, value: float) -> int:
         return _fail("sbatch", _LATE)
     if fault == "refuses":
         return _fail("sbatch", "error: Batch job submission failed: Invalid qos specification")
+    if fault == "is full":
+        sys.stderr.write("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
+        sys.stderr.flush()
+        time.sleep(value or 60.0)
     with opened(folder) as truth:
         job = _accept(truth, script)
     if job is None:

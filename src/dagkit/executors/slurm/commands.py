@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
+import tempfile
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +20,8 @@ __all__ = ["Commands", "NoAccounting", "Refused"]
 
 _NUMBER: Final = re.compile(r"(\d+)(?:;\S+)?\s*$", re.ASCII)
 _AT_ONCE: Final = 500
+_GLANCE_S: Final = 0.5
+_WAITS: Final = re.compile(r"sleeping and retrying", re.IGNORECASE)
 _OFF: Final = re.compile(
     r"accounting storage is disabled|accounting_storage/none|Problem talking to the database", re.IGNORECASE
 )
@@ -52,10 +57,7 @@ class Commands:
 
     def sbatch(self, script: Path, *, has_jobs: bool) -> str:
         """Submit; returns the job's id. `Refused` says what to do next, `BackendError` that there is no sbatch."""
-        try:
-            done = self._run(["sbatch", "--parsable", str(script)])
-        except subprocess.TimeoutExpired:
-            raise Refused(Refusal.UNCERTAIN, f"sbatch did not answer within {self._timeout_s:g} s") from None
+        done = self._run_sbatch(script)
         match = _NUMBER.search(done.stdout.strip())
         if done.returncode == 0 and match:
             return match[1]
@@ -64,6 +66,29 @@ class Commands:
         if done.returncode <= 0:
             raise Refused(Refusal.UNCERTAIN, said or f"sbatch ended with {done.returncode} and named no job")
         raise Refused(refusal_of(said, has_jobs=has_jobs), said)
+
+    def _run_sbatch(self, script: Path) -> subprocess.CompletedProcess[str]:
+        """sbatch waits by itself, for minutes, where the cluster has all the jobs that it can have: not here."""
+        command, deadline = ["sbatch", "--parsable", str(script)], time.monotonic() + self._timeout_s
+        self.calls["sbatch"] = self.calls.get("sbatch", 0) + 1
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            process = _started(command, self._environ, said.fileno())
+            while True:
+                try:
+                    out, _ = process.communicate(timeout=_GLANCE_S)
+                except subprocess.TimeoutExpired:
+                    said.seek(0)
+                    text = said.read()
+                    is_waiting = _WAITS.search(text) is not None
+                    if is_waiting or time.monotonic() > deadline:
+                        process.kill()
+                        process.communicate()
+                        silence = f"sbatch did not answer within {self._timeout_s:g} s"
+                        refusal = Refusal.DEFERRED if is_waiting else Refusal.UNCERTAIN
+                        raise Refused(refusal, text if is_waiting else silence) from None
+                else:
+                    said.seek(0)
+                    return subprocess.CompletedProcess(command, process.returncode, out, said.read())
 
     def squeue(self, *, with_ended: bool = False) -> dict[str, Listed]:
         """The jobs of this user that the controller lists; `with_ended` those that ended a short while ago too."""
@@ -117,7 +142,7 @@ class Commands:
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         self.calls[command[0]] = self.calls.get(command[0], 0) + 1
-        try:
+        with _missing(command[0]):
             return subprocess.run(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -128,10 +153,29 @@ class Commands:
                 env=self._environ,
                 check=False,
             )
-        except FileNotFoundError as error:
-            raise BackendError(
-                f"{command[0]} is not on PATH: run dagkit on a machine from which Slurm can be reached, a login node"
-            ) from error
+
+
+@contextlib.contextmanager
+def _missing(command: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise BackendError(
+            f"{command} is not on PATH: run dagkit on a machine from which Slurm can be reached, a login node"
+        ) from error
+
+
+def _started(command: Sequence[str], environ: Mapping[str, str], stderr: int) -> subprocess.Popen[str]:
+    with _missing(command[0]):
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            errors="replace",
+            env=environ,
+        )
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:
