@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -34,7 +34,7 @@ class TaskRow:
     output_ref: str | None
     generation: int
     usage: dict[str, Any]
-    resources: dict[str, Any]
+    resources: dict[str, Any] = field(default_factory=dict)
 
     @property
     def duration_s(self) -> float | None:

@@ -24,6 +24,7 @@ from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
+from dagkit.prediction import suggestions
 from dagkit.progress import format_counts, progress_for
 from dagkit.rows import TaskRow, task_row
 from dagkit.runtime import values
@@ -228,6 +229,33 @@ class Run:
         count = self.driver.change(self.spec, lambda state: state.rerun(names, self.store.now()), clear_cancel=True)
         self.driver.go_on()
         return count
+
+    def set_status(self, tasks: Iterable[str | Node[Any]], status: str) -> int:
+        """Take tasks for `completed` (just those, without an output) or for `pending` (with all that descends from
+        them); returns how many changed. For work that was done, or undone, by other means than this run.
+
+        `RunBusy` if one of them is running, or while a cancelled run is still stopping its tasks.
+        """
+        if status not in ("completed", "pending"):
+            raise UsageError(f"a task can be set to completed or pending, not to {status!r}")
+        names = [self._name_of(task) for task in tasks]
+        if status == "pending":
+            return self.rerun(list(names))
+        count = self.driver.change(self.spec, lambda state: state.settle(names, self.store.now()), clear_cancel=True)
+        self.driver.go_on()
+        return count
+
+    def reset(self) -> int:
+        """Put every task back to pending, completed ones too, and go on; returns how many tasks there are."""
+        return self.rerun([task.name for task in self.spec.tasks if not task.name.startswith("__merge_")])
+
+    def resources(self, *, margin: float = 0.1, percentile: float = 99.0) -> dict[str, dict[str, Any]]:
+        """Suggested resources by template, from what its tasks used: `{"train": {"memory": "40G", "runtime": "2h"}}`.
+
+        The percentile of what the attempts of completed tasks used, and `margin` (a share) more, rounded up to sizes
+        that read well. Only what was measured.
+        """
+        return suggestions(self.tasks(), margin=margin, percentile=percentile)
 
     def limit(self, most: int | None, template: str | None = None) -> None:
         """Change how many tasks may run at a time, of the run or of one template, for as long as the run lives.

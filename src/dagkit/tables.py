@@ -105,10 +105,12 @@ def usage_table(rows: Iterable[TaskRow]) -> Table:
                 "template": template,
                 "tasks": len(members),
                 "attempts": sum(member.attempt for member in members),
+                "hosts": len({member.usage["host"] for member in members if "host" in member.usage}) or None,
                 **_spread("time_s", [m.duration_s for m in members if m.duration_s is not None]),
                 **_spread(
                     "peak_mib", [m.usage["peak_rss_bytes"] / 2**20 for m in members if "peak_rss_bytes" in m.usage]
                 ),
+                **_spread("cpu_s", [m.usage["cpu_s"] for m in members if "cpu_s" in m.usage]),
             }
             for template, members in groups.items()
         )

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dagkit.model.records import RunRow
     from dagkit.run import Run
 
-__all__ = ["commands"]
+__all__ = ["commands", "go_on", "wait_option"]
 
-_wait_option = click.option(
+wait_option = click.option(
     "--wait/--no-wait", default=True, help="Drive a run that has no coordinator here, until it is over."
 )
 
@@ -46,7 +46,7 @@ def cancel(session: Session, run: str, as_json: bool) -> None:
 @command("retry")
 @click.argument("run", type=RUN, metavar="RUN")
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
-@_wait_option
+@wait_option
 @json_option
 def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json: bool) -> int:
     """Make failed, upstream-failed and cancelled tasks of a run eligible again: all, or those named."""
@@ -63,13 +63,13 @@ def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json:
         )
     else:
         click.echo(f"Workflow {plain(found.id)} in {session.settings.store}: no tasks to retry.")
-    return _go_on(found, wait, is_quiet=as_json) if counts.reset else 0
+    return go_on(found, wait, is_quiet=as_json) if counts.reset else 0
 
 
 @command("rerun")
 @click.argument("run", type=RUN, metavar="RUN")
 @click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
-@_wait_option
+@wait_option
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @json_option
 def rerun(session: Session, run: str, tasks: Sequence[str], wait: bool, yes: bool, as_json: bool) -> int:
@@ -86,7 +86,7 @@ def rerun(session: Session, run: str, tasks: Sequence[str], wait: bool, yes: boo
         emit({"reset": number})
     else:
         click.echo(f"Workflow {plain(found.id)}: {count(number, 'task')} will run again.")
-    return _go_on(found, wait, is_quiet=as_json)
+    return go_on(found, wait, is_quiet=as_json)
 
 
 def _descendants(run: Run, tasks: Sequence[str]) -> int:
@@ -102,7 +102,7 @@ def _descendants(run: Run, tasks: Sequence[str]) -> int:
     return len(seen) - len(start)
 
 
-def _go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
+def go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
     """After a change: wait for a run that this process has begun to drive, because nobody else does."""
     from dagkit import embedded
     from dagkit.cli.start import report_end

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dagkit.engine.moves import CANCELLED, FAILED, UPSTREAM_FAILED
+from dagkit.engine.moves import CANCELLED, FAILED, SKIPPED, UPSTREAM_FAILED
 from dagkit.engine.policy import is_impossible
 from dagkit.engine.shape import Shape
 from dagkit.engine.table import TaskTable
 
-__all__ = ["FAILURES", "to_rerun", "to_retry"]
+__all__ = ["FAILURES", "to_rerun", "to_retry", "to_settle"]
 
 FAILURES = frozenset((FAILED, UPSTREAM_FAILED, CANCELLED))
 
@@ -27,6 +27,16 @@ def to_retry(shape: Shape, table: TaskTable, tasks: Iterable[int]) -> list[int]:
 
     failed = [task for task in tasks if states[task] in FAILURES]
     return sorted(_closure(_closure(failed, above), below))
+
+
+def to_settle(shape: Shape, table: TaskTable, tasks: Iterable[int]) -> list[int]:
+    """Those of `tasks` that have ended otherwise than well, and what was given up because of them, in order."""
+    states = table.states
+
+    def below(task: int) -> list[int]:
+        return [child for child in shape.children[task] if states[child] == UPSTREAM_FAILED]
+
+    return sorted(_closure([task for task in tasks if states[task] in (*FAILURES, SKIPPED)], below))
 
 
 def to_rerun(shape: Shape, tasks: Iterable[int]) -> list[int]:

@@ -307,6 +307,23 @@ class WorkflowState:
             if self._table.states[task] <= READY and task not in self._shape.merges:
                 self._attempts.complete(task, output)
 
+    def settle(self, names: Collection[str], now: float) -> int:
+        """Take tasks for completed, without an output, whatever became of them; returns how many were not before.
+
+        What was given up because of them is pending again. Raises `RunBusy` if one of them is running.
+        """
+        self._refuse_while_cancelling()
+        tasks, states = self._indexes(names), self._table.states
+        running = [self.names[task] for task in tasks if states[task] == RUNNING]
+        if running:
+            raise RunBusy(f"{running[0]} is running; wait for it or cancel the run first")
+        unfinished = [task for task in tasks if states[task] != COMPLETED and task not in self._shape.merges]
+        again = resets.to_settle(self._shape, self._table, unfinished)
+        if again:
+            self._reset(again, now)
+        self.keep(dict.fromkeys(unfinished), now)
+        return len(unfinished)
+
     def set_limit(self, most: int | None, template: str | None, now: float) -> None:
         """Change how many tasks of the run, or of one template, may run at a time, for as long as the run lives.
 

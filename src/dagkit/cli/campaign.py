@@ -1,0 +1,145 @@
+"""`dagkit usage`, `resources`, `errors`, `set-status` and `reset`: what a long campaign used, and putting it right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dagkit.cli.change import go_on, wait_option
+from dagkit.cli.params import RUN
+from dagkit.cli.session import Session, command, emit, json_option, say
+from dagkit.cli.wording import count, plain
+
+__all__ = ["commands"]
+
+
+@command("usage")
+@click.argument("run", type=RUN, metavar="RUN")
+@click.option("--template", metavar="NAME", help="Only the tasks made from this declaration.")
+@json_option
+def usage(session: Session, run: str, template: str | None, as_json: bool) -> None:
+    """Time, memory and processor time by template: smallest, median, mean and largest."""
+    table = session.run(run).usage()
+    rows = [row for row in table if template is None or row["template"] == template]
+    if template is not None and not rows:
+        known = ", ".join(str(row["template"]) for row in table)
+        raise click.UsageError(f"the run has no template {template!r}; it has {known}")
+    if as_json:
+        emit(rows)
+        return
+    for row in rows:
+        click.echo(f"{plain(str(row['template']))}  {count(row['tasks'], 'task')}, {count(row['attempts'], 'attempt')}")
+        for name, unit in (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB at most")):
+            words = [
+                f"{part} {row[f'{name}_{part}']:.4g}" for part in ("min", "median", "mean", "max") if _has(row, name)
+            ]
+            if words:
+                click.echo(f"  {', '.join(words)} {unit}")
+
+
+def _has(row: dict[str, Any], name: str) -> bool:
+    return row.get(f"{name}_min") is not None
+
+
+@command("resources")
+@click.argument("run", type=RUN, metavar="RUN")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write the YAML to this file.")
+@click.option("--margin", type=click.FloatRange(min=0), default=0.1, show_default=True, help="Share that is added.")
+@click.option("--percentile", type=click.FloatRange(0, 100), default=99.0, show_default=True, help="Of the attempts.")
+@json_option
+def resources(session: Session, run: str, output: Path | None, margin: float, percentile: float, as_json: bool) -> None:
+    """Suggest resources for each template, as YAML, from what its tasks used."""
+    from dagkit.model.writing import write_yaml
+
+    found = session.run(run).resources(margin=margin, percentile=percentile)
+    if as_json:
+        emit(found)
+        return
+    text = write_yaml(found)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8")
+        say(f"wrote {count(len(found), 'template')} to {output}")
+
+
+@command("errors")
+@click.argument("run", type=RUN, metavar="RUN")
+@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many, newest first.")
+@json_option
+def errors(session: Session, run: str, limit: int, as_json: bool) -> None:
+    """The failures of a run, newest first, each with its traceback and the end of its log."""
+    found = session.run(run).errors(limit)
+    if as_json:
+        emit(
+            [
+                {
+                    "task": failure.task,
+                    "kind": failure.kind,
+                    "attempts": failure.attempts,
+                    "error": failure.error,
+                    "traceback": failure.traceback,
+                    "log_tail": failure.log_tail,
+                }
+                for failure in found
+            ]
+        )
+        return
+    if not found:
+        click.echo("No task has failed.")
+    for failure in found:
+        click.echo(f"{plain(str(failure))}\n")
+
+
+@command("set-status")
+@click.argument("run", type=RUN, metavar="RUN")
+@click.argument("tasks", nargs=-1, required=True, metavar="TASK...")
+@click.argument("status", type=click.Choice(["completed", "pending"]))
+@wait_option
+@json_option
+def set_status(session: Session, run: str, tasks: Sequence[str], status: str, wait: bool, as_json: bool) -> int:
+    """Take tasks for completed (just those), or for pending (with all that depends on them)."""
+    session.export()
+    session.may_drive = True
+    found = session.run(run)
+    number = found.set_status(tasks, status)
+    if as_json:
+        emit({"changed": number})
+    else:
+        click.echo(
+            f"Workflow {plain(found.id)}: {count(number, 'task')} {'is' if number == 1 else 'are'} {status} now."
+        )
+    return go_on(found, wait, is_quiet=as_json) if number else 0
+
+
+@command("reset")
+@click.argument("run", type=RUN, metavar="RUN")
+@wait_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@json_option
+def reset(session: Session, run: str, wait: bool, yes: bool, as_json: bool) -> int:
+    """Put every task of a run back to pending, completed ones too."""
+    session.export()
+    session.may_drive = True
+    found = session.run(run)
+    if not (yes or as_json):
+        done = found.counts.completed
+        click.confirm(f"run everything again, {count(done, 'completed task')} too?", abort=True, err=True)
+    number = found.reset()
+    if as_json:
+        emit({"reset": number})
+    else:
+        click.echo(f"Workflow {plain(found.id)}: {count(number, 'task')} will run again.")
+    return go_on(found, wait, is_quiet=as_json)
+
+
+commands: dict[str, Any] = {
+    "usage": usage,
+    "resources": resources,
+    "errors": errors,
+    "set-status": set_status,
+    "reset": reset,
+}

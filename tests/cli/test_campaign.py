@@ -1,0 +1,78 @@
+"""What a campaign used, what went wrong in it, and putting it right by hand."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+SWEEP = """\
+name: sweep
+tasks:
+- {name: fit-0, template: fit, kwargs: {cmd: "true"}}
+- {name: fit-1, template: fit, kwargs: {cmd: "sleep 0.05"}}
+- {name: bad, kwargs: {cmd: "echo said so; test -e repaired"}}
+- {name: after, depends_on: [bad], kwargs: {cmd: "true"}}
+"""
+
+
+@pytest.fixture
+def swept(project):
+    project.write("sweep.yaml", SWEEP)
+    project.call("run", "sweep.yaml", "--id", "s", "--no-progress", code=1)
+    return project
+
+
+def test_usage_by_template(swept) -> None:
+    rows = {row["template"]: row for row in swept.json("usage", "s")}
+    assert (rows["fit"]["tasks"], rows["fit"]["attempts"]) == (2, 2)
+    assert rows["fit"]["time_s_max"] >= 0.05
+
+    said = swept.call("usage", "s", "--template", "fit").stdout
+    assert "fit  2 tasks, 2 attempts" in said
+    assert "bad" not in said
+    assert "no template 'fot'; it has fit, bad, after" in swept.call("usage", "s", "--template", "fot", code=2).stderr
+
+
+def test_resources_are_written_as_yaml(swept) -> None:
+    found = yaml.safe_load(swept.call("resources", "s").stdout)
+    assert set(found) == {"fit"}
+    assert found["fit"]["runtime"] == "60s"
+    assert found["fit"]["memory"] == "64M"
+
+    swept.call("resources", "s", "-o", "found.yaml")
+    assert yaml.safe_load((swept.folder / "found.yaml").read_text()) == found
+
+
+def test_errors_newest_first_with_the_log(swept) -> None:
+    (failure,) = swept.json("errors", "s")
+    assert (failure["task"], failure["kind"], failure["attempts"]) == ("bad", "user", 1)
+    assert "said so" in failure["log_tail"]
+    assert "bad failed (attempt 1 of 1, user)" in swept.call("errors", "s").stdout
+    assert "No task has failed." in swept.call("errors", swept.submit(swept.diamond)).stdout
+
+
+def test_a_task_is_set_completed_and_what_waited_for_it_goes_on(swept) -> None:
+    said = swept.call("set-status", "s", "bad", "completed").stdout
+    assert "1 task is completed now" in said
+    assert swept.json("status", "s")["status"] == "completed"
+
+
+def test_a_task_is_set_pending_with_what_depends_on_it(swept) -> None:
+    (swept.folder / "repaired").touch()
+    assert swept.json("set-status", "s", "bad", "pending") == {"changed": 2}
+    assert swept.json("status", "s")["completed"] == 4
+
+
+def test_reset_asks_and_runs_everything_again(swept) -> None:
+    (swept.folder / "repaired").touch()
+    assert "run everything again, 2 completed tasks too?" in swept.call("reset", "s", stdin="n\n", code=130).stderr
+    assert "4 tasks will run again" in swept.call("reset", "s", "--yes").stdout
+    assert swept.json("status", "s")["completed"] == 4
+
+
+def test_limits_are_said_in_words_and_mistakes_named(swept) -> None:
+    assert "runs at most 3 tasks of fit at a time" in swept.call("limit", "s", "--max", "3", "--template", "fit").stdout
+    assert "starts no more tasks" in swept.call("limit", "s", "--max", "0").stdout
+    assert swept.json("limit", "s", "--reset") == {"workflow_id": "s", "template": None, "max": None}
+    assert "say --max N, or --reset" in swept.call("limit", "s", code=2).stderr
+    assert "no template 'fot'" in swept.call("limit", "s", "--max", "1", "--template", "fot", code=2).stderr
