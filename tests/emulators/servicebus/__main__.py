@@ -36,6 +36,8 @@ class Orders:
         namespace = self._namespaces[order.pop("namespace")]
         if doing == "create":
             namespace.create(order["name"], Rules(**order.get("rules", {})))
+        elif doing == "delete":
+            namespace.broker.delete(order["name"])
         elif doing == "fault":
             namespace.faults.waiting.append(Fault(**order))
         elif doing == "drop":

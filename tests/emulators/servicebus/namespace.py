@@ -72,7 +72,7 @@ class Namespace:
         self._connections.append(connection)
         try:
             await connection.serve()
-        except ValueError:  # what it sent was not AMQP
+        except (ValueError, asyncio.CancelledError):  # what it sent was not AMQP, or the server ends
             connection.drop()
         finally:
             self._connections.remove(connection)

@@ -71,7 +71,7 @@ class ServiceBusQueue:
         self._receiver = Lane(f"receive-{name}", lambda: receiving.get_queue_receiver(name).__enter__())
         self._keeper = Lane(f"keep-{name}", lambda: receiving.get_queue_receiver(name).__enter__(), _MANAGED_AT_MOST)
         self._guard = threading.Lock()
-        self._held: dict[int, float] = {}
+        self._held: dict[Any, tuple[int, float]] = {}
 
     def __repr__(self) -> str:
         return f"ServiceBusQueue({self.name!r})"
@@ -98,23 +98,23 @@ class ServiceBusQueue:
         deadline = time.monotonic() + wait_s
         self._refuse_skew()
         while not self._closing.is_set():
-            room = max(deadline - time.monotonic(), _SLICE_S)
-
-            def look(receiver: Any, wait_s: float = min(room, _SLICE_S)) -> Any:
-                return receiver.receive_messages(max_message_count=max_messages, max_wait_time=wait_s)
-
-            found = self._call(self._receiver, look, f"receiving from {self.name}")
-            if found:
+            if found := self._look(max_messages):
                 return [self._delivery(message, lock_s) for message in found]
             if time.monotonic() >= deadline:
                 break
         return []
 
+    def _look(self, max_messages: int) -> list[Any]:
+        def look(receiver: Any) -> list[Any]:
+            return list(receiver.receive_messages(max_message_count=max_messages, max_wait_time=_SLICE_S))
+
+        return self._call(self._receiver, look, f"receiving from {self.name}")
+
     def _delivery(self, message: Any, lock_s: float) -> Delivery:
         left = message.locked_until_utc.timestamp() - self._administration.clock.now()
         locked_until = time.monotonic() + min(lock_s, max(1.0, min(left, _LONGEST_LOCK_S)))
         with self._guard:
-            self._held[message.sequence_number] = time.monotonic() + left
+            self._held[message.lock_token] = (message.sequence_number, time.monotonic() + left)
         return wire.delivery(message, locked_until)
 
     def _refuse_skew(self) -> None:
@@ -170,8 +170,8 @@ class ServiceBusQueue:
         """As in `Queue`. The service does not tell what is locked: what other processes hold counts as waiting."""
         total = self._administration.waiting(self.name)
         with self._guard:
-            self._held = {number: end for number, end in self._held.items() if end > time.monotonic()}
-            held = set(self._held)
+            self._held = {token: one for token, one in self._held.items() if one[1] > time.monotonic()}
+            held = {number for number, _ in self._held.values()}
         peeked = self._call(
             self._keeper,
             lambda keeper: keeper.peek_messages(_PEEKED, sequence_number=1, timeout=_RENEW_S),
@@ -186,7 +186,7 @@ class ServiceBusQueue:
     def _forget(self, deliveries: Sequence[Delivery]) -> None:
         with self._guard:
             for delivery in deliveries:
-                self._held.pop(delivery.receipt.sequence_number, None)
+                self._held.pop(delivery.receipt.lock_token, None)
 
     def close(self) -> None:
         """Nothing of its own to close: connections and threads belong to the transport."""
