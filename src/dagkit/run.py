@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import importlib
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +26,7 @@ from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FAILED_STATES, TERMINAL, RunStatus, TaskState
 from dagkit.prediction import suggestions
-from dagkit.progress import format_counts, progress_for
+from dagkit.progress import Progress, format_counts, progress_for
 from dagkit.rows import TaskRow, task_row
 from dagkit.runtime import values
 from dagkit.stores.base import Store
@@ -150,7 +151,7 @@ class Run:
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            with progress_for(progress) as shown:
+            with self._progress(progress) as shown:
                 return self.driver.wait(deadline, shown.update)
         except KeyboardInterrupt:
             self.driver.let_go()
@@ -298,8 +299,21 @@ class Run:
         return f"{self._headline()}\n{self._drawing().text(self, self._states())}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        bundle: dict[str, str] = self._drawing().mimebundle(self, self._states())
-        return {**bundle, "text/plain": repr(self)}
+        bundle: dict[str, str] = self._face("show").bundle(self)
+        return bundle
+
+    def _ipython_display_(self) -> None:
+        """The live view; IPython takes the other displays outside of notebooks."""
+        face = self._face("show")
+        if not face.is_notebook():
+            raise NotImplementedError
+        face.show(self)
+
+    def _progress(self, wanted: bool | None) -> Progress:
+        """In a notebook the live view, unless nothing is wanted; elsewhere a bar or lines."""
+        face = self._face("show") if wanted is not False and "ipykernel" in sys.modules else None
+        shown: Progress = face.progress(self) if face is not None and face.is_notebook() else progress_for(wanted)
+        return shown
 
     def _headline(self) -> str:
         row = self.row()
@@ -310,7 +324,10 @@ class Run:
         return {task.name: task.state for task in self.tasks()}
 
     def _drawing(self) -> Any:
-        return importlib.import_module("dagkit.notebook.graph")  # by name: the faces lie above this layer
+        return self._face("graph")
+
+    def _face(self, module: str) -> Any:
+        return importlib.import_module(f"dagkit.notebook.{module}")  # by name: the faces lie above this layer
 
     # --- inside
 

@@ -9,7 +9,7 @@ from dagkit.model.records import Counts
 from dagkit.model.states import SEGMENT_ORDER, TaskState
 from dagkit.progress import GLYPHS
 
-__all__ = ["COLOURS", "GLYPHS", "headline", "present"]
+__all__ = ["COLOURS", "GLYPHS", "LOUDEST", "headline", "present"]
 
 COLOURS: Final = {
     TaskState.PENDING: "#c9d0d8",
@@ -23,7 +23,7 @@ COLOURS: Final = {
 }
 
 #: Which state speaks for a box of many tasks: trouble first, then what moves, then what waits.
-_LOUDEST: Final = (
+LOUDEST: Final = (
     TaskState.FAILED,
     TaskState.UPSTREAM_FAILED,
     TaskState.CANCELLED,
@@ -37,7 +37,7 @@ _LOUDEST: Final = (
 
 def headline(counts: Counts) -> TaskState:
     """The one state that a group with these counts is shown as."""
-    return next((state for state in _LOUDEST if counts.of(state)), TaskState.PENDING)
+    return next((state for state in LOUDEST if counts.of(state)), TaskState.PENDING)
 
 
 def present(counts: Counts) -> Iterator[tuple[TaskState, int]]:

@@ -17,7 +17,7 @@ from dagkit.notebook.lettering import pixels, shorten, xml
 from dagkit.notebook.palette import COLOURS, GLYPHS, headline, present
 from dagkit.notebook.picture import Box, Picture
 
-__all__ = ["draw"]
+__all__ = ["Card", "curve", "draw", "set_cards"]
 
 _LIGHT: Final = {
     "ink": "#1f2933",
@@ -65,7 +65,7 @@ _FILLS, _STROKES = ("ink", "soft", "bg", "panel", "pending"), ("hair", "edge", "
 
 
 @dataclass(frozen=True, slots=True)
-class _Card:
+class Card:
     """A box with its words set: what is written, in which state, how large."""
 
     box: Box
@@ -93,7 +93,7 @@ def draw(
         details: More words for the second line of a box, by box key or title (`median 38 s`).
         heading: Whether the workflow's name stands above and a legend of states below.
     """
-    cards = _cards(picture, tallies, details or {})
+    cards = set_cards(picture, tallies, details or {})
     layout = place([card.size for card in cards], picture.edges)
     top = _MARGIN + (26.0 if heading else 0.0)
     legend = _legend(tallies) if heading and tallies else []
@@ -133,14 +133,14 @@ def _heading(picture: Picture) -> str:
 # --- boxes --------------------------------------------------------------------------------------------------------
 
 
-def _cards(picture: Picture, tallies: Sequence[Counts] | None, details: Mapping[str, str]) -> list[_Card]:
+def set_cards(picture: Picture, tallies: Sequence[Counts] | None, details: Mapping[str, str]) -> list[Card]:
     return [
         _set_card(box, tallies[i] if tallies else None, details.get(box.key) or details.get(box.title) or "")
         for i, box in enumerate(picture.boxes)
     ]
 
 
-def _set_card(box: Box, counts: Counts | None, detail: str) -> _Card:
+def _set_card(box: Box, counts: Counts | None, detail: str) -> Card:
     title = shorten(box.title, _MAX_TITLE)
     if counts is not None:
         title = f"{GLYPHS[headline(counts)]} {title}"
@@ -149,10 +149,10 @@ def _set_card(box: Box, counts: Counts | None, detail: str) -> _Card:
     text_width = max(pixels(title, _TITLE_PX), *(pixels(line, _SUB_PX) for line in lines))
     width = max(_MIN_WIDTH, 20.0 * -(-(text_width + 2 * _PAD) // 20.0))
     has_bar = counts is not None and len(box.members) > 1
-    return _Card(box, title, lines, counts, (width, 28.0 + 14.0 * len(lines) + (12.0 if has_bar else 0.0)))
+    return Card(box, title, lines, counts, (width, 28.0 + 14.0 * len(lines) + (12.0 if has_bar else 0.0)))
 
 
-def _card(card: _Card, corner: Point) -> str:
+def _card(card: Card, corner: Point) -> str:
     width, height = card.size
     state = headline(card.counts) if card.counts is not None else None
     is_loud = state in (TaskState.FAILED, TaskState.UPSTREAM_FAILED)
@@ -174,7 +174,7 @@ def _card(card: _Card, corner: Point) -> str:
     return "".join(parts)
 
 
-def _tooltip(card: _Card) -> str:
+def _tooltip(card: Card) -> str:
     box = card.box
     lines = [box.title, " · ".join(filter(None, [box.queue, box.needs, box.when]))]
     if card.counts is not None:
@@ -217,7 +217,7 @@ def _tone(state: TaskState, use: str = "") -> str:
 
 
 def _edges(layout: Layout) -> list[str]:
-    paths = "".join(f'<path d="{_curve(points)}"/>' for points in layout.routes.values())
+    paths = "".join(f'<path d="{curve(points)}"/>' for points in layout.routes.values())
     return (
         [f'<g fill="none" class="dk-edge-line" stroke="{_LIGHT["edge"]}" stroke-width="1.4">{paths}</g>']
         if paths
@@ -225,7 +225,7 @@ def _edges(layout: Layout) -> list[str]:
     )
 
 
-def _curve(points: Sequence[Point]) -> str:
+def curve(points: Sequence[Point]) -> str:
     """Leaves and arrives vertically; straight down beside the boxes of the levels it skips."""
     parts = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for k in range(0, len(points), 2):
