@@ -240,3 +240,9 @@ def shell(command: str) -> int:
 
 def main_name() -> str:
     return str(sys.modules["__main__"].__name__)
+
+
+def hold_memory(mib: int, seconds: float) -> int:
+    held = bytearray(mib << 20)
+    time.sleep(seconds)
+    return len(held)

@@ -20,6 +20,7 @@ from dagkit.errors import BackendError, ConfigError
 from dagkit.executors.crew import Crew
 from dagkit.executors.ending import OomWatch, describe_exit
 from dagkit.executors.keeping import Keeper
+from dagkit.executors.memory import MEASURE_S, held_bytes, limit_of
 from dagkit.executors.pacing import Pace, Paces
 from dagkit.executors.reports import completion, failure, mark_failed, stop_text
 from dagkit.executors.slot import Job, Slot, take_batch
@@ -69,7 +70,8 @@ class LocalExecutor:
         if slots is not None and slots < 1:
             raise ConfigError(f"slots must be at least 1, not {slots}")
         self.slots = slots or _processors()
-        self._kill_timeout_s, self._lost_kill_timeout_s = kill_timeout_s, lost_kill_timeout_s
+        self._kill_timeout_s = kill_timeout_s
+        self._kill_timeouts = {FailureKind.LOST: lost_kill_timeout_s, FailureKind.MEMORY: 0.0}
         self.store = store
         self._keeper = Keeper(store)
         self._crew = Crew(store, log_dir, python, login_shell)
@@ -99,6 +101,8 @@ class LocalExecutor:
                 room -= 1
                 self._serial += 1
                 job = jobs[key] = Job(self._serial, message, pace_of(message))
+                if message.resources:
+                    job.memory_bytes = limit_of(message.resources)
                 waiting.append(job)
             taken += 1
         self._assign()
@@ -348,7 +352,16 @@ class LocalExecutor:
             return long_at
         if len(slot.jobs) > 1 and not slot.is_dropping:
             slot.drop(None)
-        return now + _FAR_S
+        return now + _FAR_S if job.memory_bytes is None or job.stop is not None else self._measure(slot, job, now)
+
+    def _measure(self, slot: Slot, job: Job, now: float) -> float:
+        """Stop an attempt that holds more memory than it asked for; when to look again."""
+        if now >= job.measure_at:
+            job.measure_at = now + MEASURE_S
+            if held_bytes(slot.process.pid, slot.group) > (job.memory_bytes or 0):
+                job.stop = FailureKind.MEMORY
+                self._stop_in(slot)
+        return job.measure_at
 
     def _given_back(self, slot: Slot, serials: Sequence[int]) -> None:
         back = slot.given_back(serials)
@@ -365,8 +378,7 @@ class LocalExecutor:
         """Stop the running job if it is to be stopped, and have the others that are given back."""
         running = slot.running
         if running is not None and running.stop is not None and not slot.is_doomed:
-            is_lost = running.stop is FailureKind.LOST
-            kill_timeout_s = self._lost_kill_timeout_s if is_lost else self._kill_timeout_s
+            kill_timeout_s = self._kill_timeouts.get(running.stop, self._kill_timeout_s)
             if not running.is_call:
                 slot.send(("stop", running.serial, kill_timeout_s))
             else:

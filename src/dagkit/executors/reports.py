@@ -35,6 +35,8 @@ def mark_failed(done: Completion, text: str, kind: FailureKind) -> None:
 
 def stop_text(message: TaskMessage, kind: FailureKind) -> str:
     """What is said of an attempt that was stopped."""
+    if kind is FailureKind.MEMORY and message.resources:
+        return f"held more than the {message.resources.get('memory')} of memory that it asked for"
     if kind is not FailureKind.TIMEOUT:
         return str(kind)
     return "timed out" if message.timeout_s is None else f"timed out after {message.timeout_s} s"

@@ -46,6 +46,9 @@ class Job:
     """Set when the attempt was cancelled: it is reported as a failure of this kind."""
     is_start_told: bool = False
     expected_s: float = 0.0
+    memory_bytes: int | None = None
+    """The most that it may hold."""
+    measure_at: float = 0.0
     frame_end: int = 0
     """How many bytes its worker has read when it knows of this job."""
 
