@@ -155,8 +155,11 @@ def new_workflow_id() -> str:
 def _open(store: Store | str | Path | None) -> tuple[Settings, Store]:
     if store is None or isinstance(store, (str, Path)):
         settings = load_settings(store=None if store is None else str(store))
+        settings.configure_logging()
         return settings, settings.open_store()
-    return load_settings(store=store.url), store
+    settings = load_settings(store=store.url)
+    settings.configure_logging()
+    return settings, store
 
 
 def _stored(store: Store, workflow_id: str) -> StoredRun | None:

@@ -105,7 +105,11 @@ class Session:
         raise UnknownRun(words, self.store.url, closest(words, [row.workflow_id for row in rows], limit=2))
 
     def log_to_stderr(self, default: int = logging.WARNING) -> None:
-        """Show what the library logs, as daemons do."""
+        """Show what the library logs, as daemons do, unless the `[logging]` table says what is to become of it."""
+        if self.settings.configure_logging():
+            if self.is_verbose:
+                logging.getLogger("dagkit").setLevel(logging.DEBUG)
+            return
         level = logging.DEBUG if self.is_verbose else default
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,15 @@ class Settings:
     targets: Mapping[str, Target]
     sources: Mapping[str, str]
     config_paths: tuple[Path, ...] = ()
+    logging: Mapping[str, Any] = field(default_factory=dict)
+
+    def configure_logging(self) -> bool:
+        """Follow the `[logging]` table, if there is one; returns whether there is. `ConfigError`."""
+        if self.logging:
+            from dagkit.config import logs
+
+            logs.apply(self.logging, f"{self.config_paths[0]}: [logging]")
+        return bool(self.logging)
 
     @property
     def default_target(self) -> str:
@@ -116,7 +125,8 @@ def load_settings(
     general, worker, coordinator = (_section(prefix, layers, sources) for prefix in _SECTIONS)
     store = _store(layers, sources, cwd)
     targets = read_targets({k: (v, f.path) for f in reversed(files) for k, v in f.targets.items()}, general)
-    return Settings(store, general, worker, coordinator, targets, sources, tuple(f.path for f in files))
+    logging = next((file.logging for file in files if file.logging), {})
+    return Settings(store, general, worker, coordinator, targets, sources, tuple(f.path for f in files), logging)
 
 
 def _config_files(config: str | Path | None, environ: Mapping[str, str], cwd: Path) -> list[ConfigFile]:

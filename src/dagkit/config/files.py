@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,15 @@ _CONNECTION = ("storage", "prefix", "queues", "blobs")
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """What one file says: `values` by dotted name (`store`, `worker.slots`) as they were written, and its targets."""
+    """What one file says: `values` by dotted name (`store`, `worker.slots`) as they were written, and its targets.
+
+    `logging` is its table of that name, with the file to log to relative to the folder of the configuration.
+    """
 
     path: Path
     values: Mapping[str, Any]
     targets: Mapping[str, Any]
+    logging: Mapping[str, Any] = field(default_factory=dict)
 
 
 def project_root(start: Path) -> Path | None:
@@ -96,12 +100,15 @@ def _config_in(directory: Path) -> Path | None:
 
 
 def _from_dagkit(path: Path, document: Mapping[str, Any]) -> ConfigFile:
-    check_keys(document, (*_TOP_LEVEL, *_SECTIONS, "targets"), str(path))
+    check_keys(document, (*_TOP_LEVEL, *_SECTIONS, "targets", "logging"), str(path))
     values = {key: document[key] for key in _TOP_LEVEL if key in document}
     if isinstance(values.get("store"), str) and ":" not in values["store"]:
         values["store"] = str((path.parent / values["store"]).absolute())
     values.update(_section_values(document, _SECTIONS, path))
-    return ConfigFile(path, values, _table(document, "targets", path))
+    logging = dict(_table(document, "logging", path))
+    if isinstance(logging.get("file"), str):
+        logging["file"] = str((path.parent / Path(logging["file"]).expanduser()).absolute())
+    return ConfigFile(path, values, _table(document, "targets", path), logging)
 
 
 def _from_jobq(path: Path, document: Mapping[str, Any]) -> ConfigFile:
