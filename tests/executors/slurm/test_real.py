@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -34,7 +35,9 @@ files_s = 0.2
 
 [targets.hpc.queues]
 here = "local"
-minute = { executor = "slurm", partition = "minute", notice_s = 56 }
+minute = { executor = "slurm", partition = "minute", notice_s = 56, max_runtime = "1m" }
+short = { executor = "slurm", partition = "minute", notice_s = 1, max_runtime = "1m" }
+long = { executor = "slurm", partition = "debug" }
 timeout = { executor = "slurm", partition = "minute", notice_s = 1 }
 scavenge = { executor = "slurm", partition = "scavenge" }
 wide = { executor = "slurm", partition = "both", srun = true }
@@ -51,14 +54,20 @@ sbatch = { comment = "a b" }
 
 
 LONG = """
+import json
 from dagkit import shell, workflow
 
 @workflow
 def flow():
-    return shell("echo begun; sleep 300", name="long").options(queue="timeout", memory="60M")()
+    fails = shell("echo begun; sleep 300", name="fails").options(queue="timeout", memory="60M")
+    moves = shell("[ $SLURM_JOB_PARTITION = debug ] || sleep 300", name="moves")
+    scaled = moves.options(queue="short", fallback_queues=["long"], runtime="1m", memory="60M", retries=1)
+    return [fails(), scaled()]
 
 run = flow().run(target="hpc", progress=False)
-print(run.errors()[0].kind, run.errors()[0].error, sep="\\n")
+tasks = {row.name: str(row.state) for row in run.tasks()}
+(error,) = run.errors()
+print(json.dumps({"kind": error.kind, "error": error.error, "moves": tasks["moves"], "log": run.logs("fails")}))
 """
 
 
@@ -208,6 +217,23 @@ def test_a_task_over_its_memory_fails_for_memory(project: Path, slurm: Slurm) ->
     assert caught.value.kind == "memory"
 
 
+def test_a_task_over_its_memory_gets_more_until_it_fits(project: Path, slurm: Slurm) -> None:
+    run = ran(lambda: of("hold", memory="120M", retries=2)(200))
+
+    assert run.result() == 200
+    (entry,) = run.store.task_entries(run.id).values()
+    assert entry["attempt_no"] == 3
+
+
+def test_a_command_of_which_a_part_is_killed_for_memory_fails_for_memory(project: Path) -> None:
+    greedy = f"{sys.executable} -c 'bytearray(600 << 20)'; code=$?; echo it ended; exit $code"
+
+    with pytest.raises(TaskFailed) as caught:
+        ran(lambda: shell(greedy, name="greedy").options(memory="120M")()).result()
+
+    assert caught.value.kind == "memory"
+
+
 def test_a_job_that_slurm_refuses_is_one_clear_error(project: Path) -> None:
     @task(queue="nosuch", retries=3)
     def never() -> None: ...
@@ -335,7 +361,10 @@ def test_a_run_outlives_the_coordinator_that_was_killed(project: Path, slurm: Sl
 def test_a_task_at_the_time_limit_of_its_partition_fails_for_time(
     project: Path, long_task: subprocess.Popen[str]
 ) -> None:
-    said, _ = long_task.communicate(timeout=130)
+    said, _ = long_task.communicate(timeout=150)
 
-    assert said.splitlines()[0] == "timeout"
-    assert "TIMEOUT" in said
+    found = json.loads(said)
+    assert (found["kind"], found["moves"]) == ("timeout", "completed")
+    assert "reached its time limit (TIMEOUT" in found["error"]
+    assert found["log"].startswith("begun\n")
+    assert "DUE TO TIME LIMIT" in found["log"]

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from dagkit.errors import BackendError, ConfigError, UsageError
+from dagkit.executors.books import Books, Library
 from dagkit.executors.ledger import Phase, Submission
 from dagkit.executors.reports import failure, stop_text
 from dagkit.executors.slurm import autopsy
-from dagkit.executors.slurm.books import Books, Library
 from dagkit.executors.slurm.commands import Commands
 from dagkit.executors.slurm.elements import Attempt, Element, Elements
 from dagkit.executors.slurm.outcome import Verdict, is_active, verdict_of
@@ -313,7 +313,10 @@ class SlurmExecutor:
         if state == "PENDING" and reason != element.reason and any(worry in reason for worry in _WORRIES):
             log.warning("Slurm job %s (%s) may wait for ever: %s", element.id, element.submission.name, reason)
         element.state, element.reason = state, reason
-        if state == "RUNNING":
+        if state == "PENDING":  # after a requeue too: the time of an attempt counts from its last start
+            for attempt in element.attempts.values():
+                attempt.is_start_told = False
+        elif state == "RUNNING":
             first = min(element.attempts.values(), key=lambda attempt: attempt.place)
             if not first.is_start_told:
                 first.is_start_told = True

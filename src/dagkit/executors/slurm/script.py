@@ -31,7 +31,8 @@ def check_installed() -> None:
 
 def job_name(template: str, submission: str) -> str:
     """A name that no other submission has, and that a person recognizes: `fit.1f3a9c`."""
-    return f"{_NOT_IN_NAMES.sub('-', template)[:_NAME_LIMIT]}.{submission}"
+    plain = _NOT_IN_NAMES.sub("-", template)[:_NAME_LIMIT]
+    return f"{plain if plain[:1].isalpha() else f't{plain}'}.{submission}"
 
 
 def script_of(request: Request, name: str, folder: Path, count: int, arguments: Sequence[str]) -> str:
@@ -45,6 +46,7 @@ def script_of(request: Request, name: str, folder: Path, count: int, arguments: 
     named = {key.replace("-", "_"): value for key, value in options.items() if key in known}
     others: dict[str, Any] = {key: value for key, value in options.items() if key not in known}
     others["signal"] = _signal(request)
+    others.update(_logs(folder, count))
     others["requeue" if request.settings.requeue else "no-requeue"] = True
     try:
         executor.update_parameters(
@@ -74,6 +76,12 @@ def _submitit_executor(folder: Path) -> Any:
         raise ConfigError(
             f"Slurm is not here ({error}). Run dagkit on a machine from which it can be reached, a login node"
         ) from error
+
+
+def _logs(folder: Path, count: int) -> dict[str, str]:
+    """submitit's own files; a percent sign in the folder is no pattern of sbatch's (sbatch(1), "filename pattern")."""
+    stem = f"{str(folder).replace('%', '%%')}/{'%A_%a' if count > 1 else '%j'}_0_log"
+    return {"output": f"{stem}.out", "error": f"{stem}.err"}
 
 
 def _signal(request: Request) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dagkit.errors import BackendError, ConfigError
+from dagkit.executors.books import Books
 from dagkit.executors.ledger import Submission
-from dagkit.executors.slurm.books import Books
 from dagkit.executors.slurm.commands import Commands, Refused
 from dagkit.executors.slurm.elements import Elements, packed
 from dagkit.executors.slurm.refusals import Refusal, clear_words
