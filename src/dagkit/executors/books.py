@@ -57,6 +57,10 @@ class Library:
             books = self.open[workflow_id] = Books(ledger, self._spools / name / "spool", self._owner)
         return books
 
+    def close_one(self, workflow_id: str) -> None:
+        """Close the books of a run; they open again when it needs them."""
+        self.open.pop(workflow_id).close()
+
     def close(self) -> None:
         """Close what is open; everything stays where it is for whoever goes on with the run."""
         while self.open:

@@ -17,7 +17,7 @@ from dagkit.stores.payloads import check_payload, digest_of, hex_of, output_part
 __all__ = ["StoredFiles"]
 
 _IGNORE_ALL: Final = "*\n"
-_PER_RUN: Final = ("outputs", "logs", "checkpoints")
+_PER_RUN: Final = ("outputs", "logs", "checkpoints", "slurm")
 _LEFT_AFTER_S: Final = 86_400.0
 
 

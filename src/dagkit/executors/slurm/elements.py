@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -69,6 +70,7 @@ class Elements:
 
     Attributes:
         unanswered: Submissions by name of which it is not known whether Slurm has them.
+        runs: Attempts in flight by run, of those that have some.
         gone: Elements that are no longer listed as active; `stopped` attempts that are to be stopped.
     """
 
@@ -77,6 +79,7 @@ class Elements:
         self.by_id: dict[str, Element] = {}
         self.by_place: dict[tuple[str, int], Element] = {}
         self.unanswered: dict[str, Submission] = {}
+        self.runs: Counter[str] = Counter()
         self.gone: set[Element] = set()
         self.stopped: set[Attempt] = set()
         self.active: dict[str, int] = {}
@@ -92,6 +95,7 @@ class Elements:
                 element = found[index] = Element(submission, index)
             attempt = Attempt(member.key, element, place, member.position, messages[member.position])
             element.attempts[place] = self.attempts[member.key] = attempt
+            self.runs[member.key.workflow_id] += 1
         for element in found.values():
             self.by_place[submission.name, element.index] = element
         self.active[submission.profile] = self.active.get(submission.profile, 0) + len(found)
@@ -116,7 +120,8 @@ class Elements:
     def remove(self, attempt: Attempt) -> None:
         """Its end was reported; with the last one of a job, the job is no longer watched."""
         element = attempt.element
-        self.attempts.pop(attempt.key, None)
+        if self.attempts.pop(attempt.key, None) is not None:
+            self._count_down(attempt.key.workflow_id)
         self.stopped.discard(attempt)
         element.attempts.pop(attempt.place, None)
         if element.attempts or self.by_place.pop((element.submission.name, element.index), None) is None:
@@ -125,6 +130,11 @@ class Elements:
         self.active[element.queue] -= 1
         if element.id is not None:
             self.by_id.pop(element.id, None)
+
+    def _count_down(self, workflow_id: str) -> None:
+        self.runs[workflow_id] -= 1
+        if not self.runs[workflow_id]:
+            del self.runs[workflow_id]
 
     def withdraw(self, submission: Submission) -> list[Attempt]:
         """Slurm does not have it: forget it, and return its attempts."""

@@ -9,24 +9,21 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dagkit.errors import BackendError, ConfigError, UsageError
 from dagkit.executors.books import Books, Library
-from dagkit.executors.ledger import Phase, Submission
 from dagkit.executors.reports import failure, stop_text
-from dagkit.executors.slurm import autopsy
 from dagkit.executors.slurm.commands import Commands
-from dagkit.executors.slurm.elements import Attempt, Element, Elements
-from dagkit.executors.slurm.outcome import Verdict, is_active, verdict_of
+from dagkit.executors.slurm.elements import Elements
+from dagkit.executors.slurm.outbox import Outbox
 from dagkit.executors.slurm.quota import Quota
 from dagkit.executors.slurm.request import Request, SlurmQueue, request_of
 from dagkit.executors.slurm.submitter import Answer, Submitter
-from dagkit.executors.slurm.watch import Look, Patience, Watch
-from dagkit.executors.spool import Arrival
+from dagkit.executors.slurm.tracker import Tracker
+from dagkit.executors.slurm.watch import Patience, Watch
 from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
 from dagkit.model.states import FailureKind
 from dagkit.stores.base import Store
@@ -38,17 +35,6 @@ log = logging.getLogger("dagkit.executors.slurm")
 _MAX_ARRAY: Final = 1000
 _RENEW_S: Final = 30.0
 _KEEP_S: Final = 7 * 86_400.0
-_WORRIES: Final = ("DependencyNeverSatisfied", "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig")
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class _Receipt:
-    """What acknowledging a completion needs."""
-
-    books: Books
-    submission: Submission
-    position: int
-    arrival: Arrival | None
 
 
 class SlurmExecutor:
@@ -82,16 +68,16 @@ class SlurmExecutor:
         self._commands = commands or Commands()
         self._library = Library(folder.absolute(), ledgers, owner)
         self._elements = Elements()
+        self._outbox = Outbox(self._elements)
         self._submitter = Submitter(store.url, self._commands, self._elements)
+        self._tracker = Tracker(store, self._library, self._elements, self._outbox, self._submitter, self._patience)
         self._bell, self._is_interrupted = threading.Event(), False
         self._watch = Watch(self._commands, self._patience, self._bell.set)
         self._quotas: dict[str, Quota] = {}
         self._requests: dict[tuple[str, str, str, int | None], Request] = {}
         self._again: list[TaskMessage] = []
-        self._reports: list[Completion | Started] = []
         self._collecting_since: float | None = None
-        self._next_files = self._next_renewal = 0.0
-        self._files_s = self._least_files_s = min(0.05, self._patience.files_s)
+        self._next_renewal = 0.0
 
     # --- the port: out
 
@@ -134,7 +120,7 @@ class SlurmExecutor:
             try:
                 request = self._request(message)
             except UsageError as error:
-                self._reports.append(failure(message, str(error), FailureKind.CONFIG))
+                self._outbox.add(failure(message, str(error), FailureKind.CONFIG))
                 continue
             groups.setdefault((message.workflow_id, request), []).append(place)
         return groups
@@ -161,7 +147,7 @@ class SlurmExecutor:
             try:
                 answer = self._submitter.submit(self._books(part[0].workflow_id), request, part)
             except ConfigError as error:
-                self._reports += [failure(message, str(error), FailureKind.CONFIG) for message in messages[sent:]]
+                self._outbox.add(*(failure(message, str(error), FailureKind.CONFIG) for message in messages[sent:]))
                 return len(messages)
             except BackendError as error:
                 if may_raise and sent == 0:
@@ -213,10 +199,9 @@ class SlurmExecutor:
             self._bell.clear()
             self._tend()
             left_s = deadline - time.monotonic()
-            if self._reports or left_s <= 0 or self._is_interrupted or self._has_collected():
+            if self._outbox or left_s <= 0 or self._is_interrupted or self._has_collected():
                 self._is_interrupted = False
-                reports, self._reports = self._reports, []
-                return reports
+                return self._outbox.take()
             self._bell.wait(min(left_s, self._pause_s()))
 
     def _has_collected(self) -> bool:
@@ -227,7 +212,7 @@ class SlurmExecutor:
     def _pause_s(self) -> float:
         """Until something is due."""
         now = time.monotonic()
-        dues = [self._next_files - now, *(quota.opens_in_s for quota in self._quotas.values())]
+        dues = [self._tracker.files_due - now, *(quota.opens_in_s for quota in self._quotas.values())]
         if self._collecting_since is not None:
             dues.append(self._collecting_since + self._patience.collect_s - now)
         return max(0.01, min(dues))
@@ -236,105 +221,30 @@ class SlurmExecutor:
         now = time.monotonic()
         if now >= self._next_renewal:
             self._next_renewal = now + _RENEW_S
-            for books in self._library.open.values():
-                books.renew()
+            self._mind_books()
         if not self._elements.attempts and not self._again:
             return
-        if now >= self._next_files:
-            self._take_arrivals()
+        if now >= self._tracker.files_due:
+            self._tracker.take_arrivals()
         look = self._watch.take()
         if look is not None:
-            self._take_look(look)
-        self._judge()
+            self._again += self._tracker.take_look(look)
+        self._tracker.judge()
         self._cancel_stopped()
         self._send_again()
-        self._begin_look()
+        self._watch.begin({element.number for element in self._elements.gone}, self._elements.unanswered.keys())
 
-    def _take_arrivals(self) -> None:
-        has_some = False
-        for books in self._library.open.values():
-            for arrival in books.spool.arrivals():
-                has_some = True
-                self._arrived(books, arrival)
-        self._files_s = self._least_files_s if has_some else min(self._files_s * 1.3, self._patience.files_s)
-        self._next_files = time.monotonic() + self._files_s
-
-    def _arrived(self, books: Books, arrival: Arrival) -> None:
-        element = self._elements.by_place.get((arrival.submission, arrival.job))
-        attempt = element.attempts.get(arrival.place) if element is not None else None
-        if attempt is None:  # its end was reported by another sign, or was saved before a crash
-            books.spool.forget([arrival])
-            return
-        done = arrival.completion
-        if attempt.stop is not None and not done.success:
-            done.error, done.kind = _stop_words(attempt), attempt.stop
-        self._report(books, attempt, done, arrival)
-
-    def _report(self, books: Books, attempt: Attempt, done: Completion, arrival: Arrival | None = None) -> None:
-        done.receipt = _Receipt(books, attempt.element.submission, attempt.position, arrival)
-        self._elements.remove(attempt)
-        self._reports.append(done)
+    def _mind_books(self) -> None:
+        """Keep the books of runs in which something is going on; close the others, which open again when needed."""
+        for workflow_id, books in list(self._library.open.items()):
+            if self._elements.runs[workflow_id] > 0 or self._outbox.unsaved[workflow_id] > 0:
+                books.renew()
+            else:
+                self._library.close_one(workflow_id)
 
     def acknowledge(self, completions: Sequence[Completion]) -> None:
-        """These are saved: close them in the ledger, then remove their files."""
-        by_books: dict[int, list[_Receipt]] = {}
-        for completion in completions:
-            if isinstance(completion.receipt, _Receipt):
-                by_books.setdefault(id(completion.receipt.books), []).append(completion.receipt)
-        for receipts in by_books.values():
-            books = receipts[0].books
-            books.ledger.member_ended([(receipt.submission, receipt.position) for receipt in receipts])
-            books.spool.forget([receipt.arrival for receipt in receipts if receipt.arrival is not None])
-            over = {r.submission.name for r in receipts if r.submission.phase is Phase.ENDED}
-            for name in over:
-                books.spool.remove(name)
-
-    # --- what the scheduler says
-
-    def _begin_look(self) -> None:
-        gone = {element.number for element in self._elements.gone if element.gone_at is not None}
-        self._watch.begin(gone, self._elements.unanswered.keys())
-
-    def _take_look(self, look: Look) -> None:
-        self._reconcile(look)
-        now = time.monotonic()
-        for element in self._elements.by_id.values():
-            row = look.listed.get(element.id or "")
-            if row is not None and is_active(row.state):
-                self._is_active(element, row.state, row.reason)
-            elif (element.submission.answered_at or 0.0) < look.began_at:
-                element.gone_at = element.gone_at or now
-                self._elements.gone.add(element)
-                element.ended = look.ended.get(element.id or "", element.ended)
-
-    def _is_active(self, element: Element, state: str, reason: str) -> None:
-        element.gone_at = element.ended = None
-        self._elements.gone.discard(element)
-        if state == "PENDING" and reason != element.reason and any(worry in reason for worry in _WORRIES):
-            log.warning("Slurm job %s (%s) may wait for ever: %s", element.id, element.submission.name, reason)
-        element.state, element.reason = state, reason
-        if state == "PENDING":  # after a requeue too: the time of an attempt counts from its last start
-            for attempt in element.attempts.values():
-                attempt.is_start_told = False
-        elif state == "RUNNING":
-            first = min(element.attempts.values(), key=lambda attempt: attempt.place)
-            if not first.is_start_told:
-                first.is_start_told = True
-                self._reports.append(Started(*first.key, time.time()))
-
-    def _reconcile(self, look: Look) -> None:
-        """Submissions without an answer: Slurm has them by their name, or certainly has not."""
-        for submission in list(self._elements.unanswered.values()):
-            books = self._library.of(_run_of(submission))
-            job_id = look.names.get(submission.name)
-            if job_id is not None:
-                self._submitter.found(books, submission, job_id)
-            elif look.is_accounted and look.began_at - submission.intended_at > self._patience.settle_s:
-                books.ledger.refused(submission, "not in Slurm under its name")
-                attempts = self._elements.withdraw(submission)
-                books.spool.remove(submission.name)
-                self._again += [attempt.message for attempt in attempts if attempt.message is not None]
-                log.warning("Slurm has no %s: its tasks are submitted again", submission.name)
+        """These are saved; see the port."""
+        self._outbox.acknowledge(completions)
 
     def _send_again(self) -> None:
         if not self._again:
@@ -344,41 +254,13 @@ class SlurmExecutor:
             group = [messages[place] for place in places]
             self._again += group[self._send(request, group) :]
 
-    # --- jobs that are gone
-
-    def _judge(self) -> None:
-        """End the attempts of jobs that are gone and have left no completion in the time that is allowed for it."""
-        now = time.monotonic()
-        for element in list(self._elements.gone):
-            if now - (element.gone_at or now) >= self._allowed_s(element):
-                self._bury(element)
-
-    def _allowed_s(self, element: Element) -> float:
-        patience, ended = self._patience, element.ended
-        if element.is_cancelled and ended is not None and verdict_of(ended) is Verdict.ENDED:
-            return 0.0
-        if ended is None or verdict_of(ended) is Verdict.UNCLEAR:
-            return patience.short_grace_s if element.is_cancelled else patience.gone_s
-        return patience.grace_s if ended.state in ("COMPLETED", "OUT_OF_MEMORY") else patience.short_grace_s
-
-    def _bury(self, element: Element) -> None:
-        books = self._library.of(_run_of(element.submission))
-        self._take_arrivals()  # a last look: the file may have come since
-        attempts = sorted(element.attempts.values(), key=lambda attempt: attempt.place)
-        for done, attempt in zip(
-            autopsy.completions(element, attempts, books.spool, self._store), attempts, strict=True
-        ):
-            if attempt.stop is not None:
-                done.error, done.kind = _stop_words(attempt), attempt.stop
-            self._report(books, attempt, done)
-
     # --- stopping
 
     def cancel(self, keys: Collection[AttemptKey], kind: FailureKind) -> None:
         """Stop these attempts. A job of which others are still wanted goes on; what it says of these is ignored."""
         waiting = [message for message in self._again if message.key in keys]
         self._again = [message for message in self._again if message.key not in keys]
-        self._reports += [failure(message, stop_text(message, kind), kind) for message in waiting]
+        self._outbox.add(*(failure(message, stop_text(message, kind), kind) for message in waiting))
         for key in keys:
             attempt = self._elements.attempts.get(key)
             if attempt is not None and attempt.stop is None:
@@ -392,7 +274,7 @@ class SlurmExecutor:
         now, due = time.monotonic(), []
         for element in {attempt.element for attempt in self._elements.stopped}:
             if not all(attempt.stop is not None for attempt in element.attempts.values()):
-                self._drop_places(element)
+                self._tracker.drop_stopped(element)
             elif element.id is not None and now >= element.cancel_at:
                 due.append(element)
         if not due:
@@ -404,12 +286,6 @@ class SlurmExecutor:
         for element in due:
             element.is_cancelled, element.cancel_at = True, now + self._patience.stop_s
         self._watch.hasten()
-
-    def _drop_places(self, element: Element) -> None:
-        books = self._library.of(_run_of(element.submission))
-        for attempt in [attempt for attempt in element.attempts.values() if attempt.stop is not None]:
-            kind = attempt.stop or FailureKind.CANCELLED
-            self._report(books, attempt, _ended_as(attempt, _stop_words(attempt), kind))
 
     # --- after a restart
 
@@ -452,17 +328,3 @@ class SlurmExecutor:
         """Stop looking; jobs go on."""
         self._watch.close()
         self._library.close()
-
-
-def _run_of(submission: Submission) -> str:
-    return submission.members[0].key.workflow_id
-
-
-def _ended_as(attempt: Attempt, text: str, kind: FailureKind, usage: dict[str, Any] | None = None) -> Completion:
-    key = attempt.key
-    return Completion(key.workflow_id, key.task, False, None, text, key.attempt, key.generation, kind, usage)
-
-
-def _stop_words(attempt: Attempt) -> str:
-    kind = attempt.stop or FailureKind.CANCELLED
-    return str(kind) if attempt.message is None else stop_text(attempt.message, kind)

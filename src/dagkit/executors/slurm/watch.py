@@ -43,7 +43,7 @@ class Patience:
     grace_s: float = 60.0
     short_grace_s: float = 5.0
     gone_s: float = 180.0
-    settle_s: float = 20.0
+    settle_s: float = 60.0
     files_s: float = 0.5
     stop_s: float = 90.0
 
