@@ -15,12 +15,16 @@ import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from dagkit.config import Settings, Target
 from dagkit.coordinator import Coordinator, Pace
 from dagkit.model.states import RunStatus
 from dagkit.stores import open_store
 from dagkit.stores.base import Store
+
+if TYPE_CHECKING:
+    from dagkit.coordinator.spans import Spans
 
 __all__ = ["Host", "close_all", "drive", "driving"]
 
@@ -59,7 +63,7 @@ def _local_files() -> Iterator[tuple[str, int]]:
 class Host:
     """An embedded coordinator with the executors of its target. Closes itself a while after its last run has ended."""
 
-    def __init__(self, store: Store, target: Target, surroundings: Surroundings) -> None:
+    def __init__(self, store: Store, target: Target, surroundings: Surroundings, spans: Spans | None = None) -> None:
         self.key, self.target, self.surroundings = (store.url, target.name), target, surroundings
         self._own_store = None if store.url.startswith("memory:") else open_store(store.url)
         self._route = target.route(self._own_store or store)
@@ -69,6 +73,7 @@ class Host:
             role=role_of_this_process(),
             pace=Pace(cancel_poll_interval_s=0.25),
             limits=target.limits,
+            spans=spans,
         ).start()
         self._users = self._visits = 0
         self._is_closing, self._is_closed = False, threading.Event()
@@ -130,11 +135,12 @@ def drive(
 
     `begin` has the coordinator take over a run, or create one.
     """
+    spans = settings.spans()
     chosen, surroundings = settings.target(target), Surroundings()
     with _lock:
         host = _current.get((store.url, chosen.name))
         if host is None or not host.fits(chosen, surroundings):
-            host = _current[store.url, chosen.name] = Host(store, chosen, surroundings)
+            host = _current[store.url, chosen.name] = Host(store, chosen, surroundings, spans)
             _alive.add(host)
         host.enter()
     try:

@@ -100,6 +100,7 @@ class GeneralSettings:
     queues: str | None = _setting(
         None, _text, "DAGKIT_QUEUES", "JOBQ_WORKFLOW_QUEUES", about="the service that carries the task queues"
     )
+    tracing: bool = _setting(False, _switch, "DAGKIT_TRACING", about="report runs, tasks and attempts to OpenTelemetry")
     blobs: str | None = _setting(
         None, _container, "DAGKIT_BLOBS", "JOBQ_WORKFLOW_BLOBS", about="<account>/<container> for file outputs"
     )

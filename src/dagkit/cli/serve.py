@@ -72,8 +72,11 @@ def _serve(session: Session, target_name: str) -> None:
     _say_standby(session)
     stop = threading.Event()
     _on_signals(stop.set)
+    spans = settings.spans()
     with closing(target.route(session.shared_store, settings.coordinator)) as route:
-        service = Coordinator(session.store, route, role="coordinator", pace=pace, discover=True, limits=target.limits)
+        service = Coordinator(
+            session.store, route, role="coordinator", pace=pace, discover=True, limits=target.limits, spans=spans
+        )
         with _told_alive(settings.coordinator.health, service):
             service.serve(stop)
     counters = "  ".join(f"{name}={value}" for name, value in vars(service.counters).items() if value)
@@ -146,7 +149,7 @@ def worker(session: Session, queue: str) -> int:
     """
     from dagkit.worker import Worker
 
-    session.export()
+    session.export(tracing=session.settings.general.tracing or None)
     session.log_to_stderr(logging.INFO)
     settings = session.settings.worker
     service, name = _split_queue(session, queue)

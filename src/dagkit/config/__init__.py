@@ -14,6 +14,7 @@ from dagkit.errors import ConfigError
 from dagkit.settings import CoordinatorSettings, GeneralSettings, WorkerSettings, options_of
 
 if TYPE_CHECKING:
+    from dagkit.coordinator.spans import Spans
     from dagkit.queues.base import Transport
     from dagkit.stores.base import Store
 
@@ -50,6 +51,18 @@ class Settings:
     sources: Mapping[str, str]
     config_paths: tuple[Path, ...] = ()
     logging: Mapping[str, Any] = field(default_factory=dict)
+
+    def spans(self) -> Spans | None:
+        """What the coordinators of this process tell of runs, if tracing is wanted; its workers' tasks are told too.
+
+        `ConfigError` if no exporter is installed, `MissingExtra`.
+        """
+        if not self.general.tracing:
+            return None
+        from dagkit.coordinator.spans import Spans, configured_provider
+
+        os.environ["DAGKIT_TRACING"] = "1"
+        return Spans(configured_provider())
 
     def configure_logging(self) -> bool:
         """Follow the `[logging]` table, if there is one; returns whether there is. `ConfigError`."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dagkit.coordinator.fleet import Fleet
 from dagkit.engine.identity import identities, is_cached
@@ -19,6 +21,9 @@ from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, TaskState
 from dagkit.runtime import values
 from dagkit.stores.base import Lease, Store
+
+if TYPE_CHECKING:
+    from dagkit.coordinator.spans import Spans
 
 __all__ = ["Drive", "Prepare"]
 
@@ -52,6 +57,8 @@ class Drive:
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
         self._dirty = True
+        self.spans: Spans | None = None
+        self.began_at = time.time()
         self._flight: dict[tuple[str, int | None], int] = {}
         """Generation by task and attempt, of what executors have and have not reported."""
         spec = state.spec
@@ -95,7 +102,9 @@ class Drive:
         if running_timeout_s is not None and spec.default_task_timeout_s is None:
             spec = spec.model_copy(update={"default_task_timeout_s": max(1, round(running_timeout_s))})
         state = _state(store, spec, stored.state, starts, limits)
-        return cls(workflow_id, state, stored.etag, lease, starts, limits, store.get_output)
+        drive = cls(workflow_id, state, stored.etag, lease, starts, limits, store.get_output)
+        drive.began_at = datetime.fromisoformat(stored.definition["created_at"]).timestamp()
+        return drive
 
     def queue_of(self, task: str) -> str:
         index = self.state.index.get(task)
@@ -106,6 +115,8 @@ class Drive:
     def take(self, completion: Completion, now: float) -> bool:
         """Apply a completion; it is acknowledged after the next save whether it counted or not."""
         counted = self.state.apply(completion, now)
+        if counted and self.spans is not None:
+            self.spans.ended(self.state, completion, now)
         self._unsaved.append(completion)
         if self._flight.pop((completion.task, completion.attempt), None) is None and completion.attempt is None:
             self._forget_flights_of(completion.task)
@@ -131,7 +142,15 @@ class Drive:
         expired = self.state.expire(now)
         if expired:
             self._dirty = True
+            if self.spans is not None:
+                self._tell_expired(self.spans, expired, now)
         return expired
+
+    def _tell_expired(self, spans: Spans, expired: list[AttemptKey], now: float) -> None:
+        for key in expired:
+            failed = Completion(key.workflow_id, key.task, False, None, "timed out", key.attempt, key.generation)
+            failed.kind = FailureKind.TIMEOUT
+            spans.ended(self.state, failed, now)
 
     def dispatch(self, now: float, fleet: Fleet) -> int:
         """Hand ready tasks to their executors; returns how many were taken."""
@@ -191,6 +210,8 @@ class Drive:
         if taken < len(items):
             self.state.undo(items[taken:])
         flight = self._flight
+        if self.spans is not None:
+            self.spans.dispatched(self.workflow_id, items[:taken], now)
         for item in items[:taken]:
             flight[item.name, item.attempt] = item.generation
         return taken

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dagkit.coordinator.drive import Drive, Prepare
 from dagkit.coordinator.fleet import Fleet
@@ -32,6 +32,9 @@ from dagkit.model.messages import Completion, Started
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import FailureKind, RunStatus
 from dagkit.stores.base import Store
+
+if TYPE_CHECKING:
+    from dagkit.coordinator.spans import Spans
 
 __all__ = ["Coordinator"]
 
@@ -52,6 +55,7 @@ class Coordinator:
         role: For people: `notebook`, `script`, `coordinator`.
         save_backoff_s: Pauses before a save that failed is tried again; then the run is given up, with the reason.
         limits: The most that one task may ask of a queue, by queue.
+        spans: What is told of runs, tasks and attempts that have ended.
         discover: Find and drive every run of the store, under the service lease, instead of those given to `drive`.
     """
 
@@ -65,13 +69,14 @@ class Coordinator:
         discover: bool = False,
         save_backoff_s: tuple[float, ...] = (0.2, 1.0, 3.0),
         limits: Mapping[str, QueueLimits] | None = None,
+        spans: Spans | None = None,
     ) -> None:
         self.store, self.pace, self.counters = store, pace or Pace(), Counters()
         self._fleet, self._discover = Fleet(route), discover
         self._leases = Leases(store, make_owner(role), self.pace.lease_ttl_s)
         self._service = Service(store, self._leases)
         self._drives: dict[str, Drive] = {}
-        self._limits = limits or {}
+        self._limits, self._spans = limits or {}, spans
         self._outcomes: dict[str, Future[RunStatus]] = {}
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._saver = Saver(store, self._fleet.interrupt, save_backoff_s)
@@ -313,6 +318,8 @@ class Coordinator:
 
     def _finish(self, drive: Drive) -> None:
         if self._drives.pop(drive.workflow_id, None) is not None:
+            if self._spans is not None:
+                self._spans.run_ended(drive.state, drive.began_at, self.now())
             self._leases.release(drive.lease)
             self._outcomes[drive.workflow_id].set_result(drive.state.status)
 
@@ -353,6 +360,7 @@ class Coordinator:
         try:
             limit = self.pace.running_timeout_s
             drive = Drive.load(self.store, workflow_id, lease, self._fleet.reports_start, self._limits, limit)
+            drive.spans = self._spans
             for lost in self._fleet.recover(drive.running_messages()):
                 drive.take(lost, self.now())
         except BaseException:
@@ -364,6 +372,7 @@ class Coordinator:
         return outcome
 
     def _take_over(self, drive: Drive) -> Future[RunStatus]:
+        drive.spans = self._spans
         self._drives[drive.workflow_id] = drive
         outcome = self._outcomes[drive.workflow_id] = Future()
         return outcome

@@ -190,7 +190,9 @@ class Worker:
                 outcome = self._run_command(job, variables)
             else:
                 self._around.enter(variables)
-                value = caller.run(call, upstream)
+                value = (
+                    caller.run(call, upstream) if not self._around.is_traced else self._traced(caller, job, variables)
+                )
                 outcome = Outcome(self._storage.keep(workflow_id, task, value))
         except BaseException as error:
             outcome = self._failed(error)
@@ -210,6 +212,11 @@ class Worker:
             self._send((serial, outcome.ref, started_at, wall_s))
         else:
             self._report(serial, outcome, {"wall_s": wall_s, "started_at": started_at, **used}, log)
+
+    def _traced(self, caller: Caller, job: Job, variables: tuple[str, ...]) -> Any:
+        from dagkit.runtime.trace_context import within
+
+        return within(variables[-1], partial(caller.run, job[5]["call"], job[6]))
 
     def _run_command(self, job: Job, variables: tuple[str, ...]) -> Outcome:
         serial, kwargs = job[0], job[5]

@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dagkit.model.trace_ids import TRACEPARENT, traceparent
+
 __all__ = [
     "ATTEMPT",
     "OUTPUT_FILE",
     "STORE",
     "TASK",
     "TASK_ID",
+    "TRACING",
     "UPSTREAM_REFS",
     "WORKFLOW_ID",
     "Surroundings",
@@ -27,6 +30,7 @@ TASK_ID: Final = "JOBQ_TASK_ID"
 OUTPUT_FILE: Final = "JOBQ_OUTPUT_FILE"
 UPSTREAM_REFS: Final = "JOBQ_WORKFLOW_UPSTREAM_REFS"
 STORE: Final = "DAGKIT_STORE"
+TRACING: Final = "DAGKIT_TRACING"
 
 _SMALL: Final = 65_536
 
@@ -34,6 +38,11 @@ _SMALL: Final = 65_536
 def task_id(workflow_id: str, task: str, generation: int, attempt: int) -> str:
     """The id of an attempt's message (facts: jobq 8.2)."""
     return f"{workflow_id}/{task}/{generation}.{attempt}" if generation else f"{workflow_id}/{task}/{attempt}"
+
+
+def is_traced(environ: Mapping[str, str]) -> bool:
+    """Whether tasks are told the span of their attempt."""
+    return environ.get(TRACING, "").strip().lower() in ("1", "true", "yes", "on")
 
 
 def processes_of(identity: str, scratch: Path) -> list[int]:
@@ -75,7 +84,9 @@ class Surroundings:
         os.environ[STORE] = store_url
         self._base = dict(os.environ)
         self._cwd = str(Path.cwd())
-        self._names = (WORKFLOW_ID, TASK, ATTEMPT, TASK_ID, OUTPUT_FILE, UPSTREAM_REFS)
+        self.is_traced = is_traced(os.environ)
+        traced = (TRACEPARENT,) if self.is_traced else ()
+        self._names = (WORKFLOW_ID, TASK, ATTEMPT, TASK_ID, OUTPUT_FILE, UPSTREAM_REFS, *traced)
         self._keys = tuple(name.encode() for name in self._names)
         self._set: tuple[str | None, ...] = (None,) * len(self._names)
         self._raw: dict[Any, Any] = os.environ._data  # type: ignore[attr-defined]
@@ -92,7 +103,8 @@ class Surroundings:
             self._count += 1
             self.output_file = f"{self._scratch}/output-{self._count}.json"
         identity = task_id(workflow_id, task, generation, attempt)
-        return (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
+        values = (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
+        return (*values, traceparent(workflow_id, task, generation, attempt)) if self.is_traced else values
 
     def enter(self, values: tuple[str, ...]) -> None:
         """Make these the values in this process; past `os.environ`, which takes four times as long."""

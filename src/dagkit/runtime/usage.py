@@ -93,7 +93,6 @@ class Meter:
         self._peak, self._sampled = peak, 0
         return usage
 
-
     def end_command(self, used: resource.struct_rusage) -> dict[str, Any]:
         """What the command that has just ended used; `used` is the kernel's account of its process.
 
