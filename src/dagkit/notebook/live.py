@@ -57,6 +57,7 @@ class LiveView:
         self._thread: threading.Thread | None = None
         self._is_closed, self._holds, self._looks, self._last_seen = False, 0, 0, clock()
         self._published: dict[str, Any] = {}
+        self._watchers: set[str] = set()
         self.last: Snapshot | None = None
         _views.add(self)
         self.when_over: Callable[[], None] = lambda: None
@@ -67,12 +68,21 @@ class LiveView:
     def ask(self, question: Mapping[str, Any]) -> None:
         """Take a message of a front end: it is answered by what is published next. Returns at once."""
         with self._condition:
-            self._last_seen = self._clock()
-            if question.get("ask") == "gone":
-                self._last_seen -= ABSENT_S
+            self._note_watcher(question)
             self._asked.append(question)
             self._start()
             self._condition.notify_all()
+
+    def _note_watcher(self, question: Mapping[str, Any]) -> None:
+        """A front end draws the view anew before it says that the old drawing is gone: they are told apart."""
+        self._last_seen = self._clock()
+        watcher = str(question.get("view", ""))[:40]
+        if question.get("ask") != "gone":
+            self._watchers = {watcher, *list(self._watchers)[-20:]}
+        else:
+            self._watchers.discard(watcher)
+            if not self._watchers:
+                self._last_seen -= ABSENT_S
 
     def start(self) -> None:
         """Begin to look, if that is not going on."""

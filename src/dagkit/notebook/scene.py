@@ -14,7 +14,7 @@ from dagkit.notebook.svg import curve, set_cards
 __all__ = ["scene", "vocabulary"]
 
 #: Room for what is known later: how long the tasks take and how much memory.
-_ROOM_FOR_ONE: Final = "0:00:00"
+_ROOM_FOR_ONE: Final = "0:00:00 · 00.0 GiB"
 _ROOM_FOR_MANY: Final = "median 0:00 · 00.0 GiB"
 
 

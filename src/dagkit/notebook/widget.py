@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
 from pathlib import Path
@@ -43,6 +44,10 @@ def make(run: Run) -> Any:
     widget = _widget_class()(scene=scene(live.viewer.picture), words=vocabulary())
     widget.live = live
     held = weakref.ref(widget)
+    # ipykernel 7 hands a front end's messages to the shell of whoever published last. That would be the shell of the
+    # cell that waits for the run: buttons would do nothing until it ends. The subshell that it names will do.
+    with contextlib.suppress(AttributeError):
+        widget.comm._reply_subshell_for = lambda data, named: named
     widget.on_msg(lambda _, content, buffers: live.ask(content) if isinstance(content, dict) else None)
     return widget
 

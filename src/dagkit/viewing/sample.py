@@ -29,6 +29,7 @@ class Sample:
         self._allowance = allowance
         self._found: dict[str, Usage] = {}
         self._as_of: object = None
+        self.version = 0
 
     def of(self, group: str) -> Usage:
         return self._found.get(group, (None, None))
@@ -43,7 +44,7 @@ class Sample:
             chosen = {box.key: _spread(box.members, each) for box in boxes}
             entries = run.store.task_entries(run.id, [name for names in chosen.values() for name in names])
             self._found = {key: _usage(run, names, entries) for key, names in chosen.items()}
-            self._as_of = as_of
+            self._as_of, self.version = as_of, self.version + 1
 
 
 def _spread(names: Sequence[str], most: int) -> Sequence[str]:

@@ -44,6 +44,8 @@ class RunViewer:
         self._sample = Sample(Allowance(clock, _SAMPLE_SHARE, 1.0))
         self._rate = RateMeter()
         self._shown: tuple[object, ...] = ()
+        self._made_from: tuple[object, int] | None = None
+        self._made: tuple[GroupView, ...] = ()
         self._mark = 0
 
     # --- what stays
@@ -70,7 +72,7 @@ class RunViewer:
         self._rate.note(self._clock(), row.counts.ended)
         self._refresh(row)
         self._sample.refresh(self.run, self.picture.boxes, row)
-        groups = tuple([self._group(box) for box in self.picture.boxes])
+        groups = self._groups()
         failures = self._failures()
         rate = None if is_over(row) else self._rate.rate(now - row.created_at, row.counts.ended)
         driven_by = row.driven_by.split(" #", 1)[0] if row.driven_by else None
@@ -87,6 +89,13 @@ class RunViewer:
             with self._census_allowance.spending():
                 entries = self.run.store.task_entries(self.run.id)
                 self._census, self._census_of = Census(self.run.spec, entries), as_of
+
+    def _groups(self) -> tuple[GroupView, ...]:
+        """Counted anew only when the tasks were read anew."""
+        made_from = (self._census, self._sample.version)
+        if self._made_from != made_from:
+            self._made_from, self._made = made_from, tuple([self._group(box) for box in self.picture.boxes])
+        return self._made
 
     def _group(self, box: Box) -> GroupView:
         counts = self._census.count(self._places[box.key]) if self._census else Counts(pending=len(box.members))

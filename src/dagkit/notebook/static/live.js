@@ -32,18 +32,22 @@ function seconds(value) {
 const grouped = (n) => n.toLocaleString("en-US");
 const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
 
+// What was chosen in a view that is drawn anew (a front end does so when the still picture beside it changes).
+const kept = new Map();
+
 class View {
   constructor(model, el) {
     this.model = model;
     this.words = model.get("words");
     this.states = this.words.states.map(([value, words, glyph]) => ({ value, words, glyph }));
     this.byValue = Object.fromEntries(this.states.map((state) => [state.value, state]));
-    const chosen = model.get("chosen");
+    const before = kept.get(model.get("head").id), chosen = before?.query ?? model.get("chosen");
     this.query = { group: chosen.group ?? null, states: chosen.states ?? [], text: chosen.text ?? "", offset: 0 };
-    this.task = model.get("task").name ?? null;
-    this.tab = "tasks";
+    this.task = before?.task ?? model.get("task").name ?? null;
+    this.tab = before?.tab ?? "tasks";
     this.follows = true;
     this.asked = 0;
+    this.view = Math.random().toString(36).slice(2);
     this.told = { head: performance.now(), page: performance.now() };
     this.build(el);
     this.listen();
@@ -57,7 +61,7 @@ class View {
   ask(question) {
     this.asked = Math.max(this.asked, this.model.get("answered")) + 1;
     this.askedAt = performance.now();
-    this.model.send({ ...question, n: this.asked });
+    this.model.send({ ...question, view: this.view, n: this.asked });
   }
 
   page() {
@@ -163,7 +167,7 @@ class View {
 
   buildGraph() {
     const scene = this.model.get("scene");
-    const pad = 6, width = scene.width + 2 * pad, height = scene.height + 2 * pad;
+    const pad = 12, width = scene.width + 2 * pad, height = scene.height + 2 * pad;
     const svg = make("svg", { viewBox: `${-pad} ${-pad} ${width} ${height}`, width, height, role: "group", "aria-label": `the graph of ${scene.name}` });
     const lines = make("g", { fill: "none", stroke: "var(--dk-edge)", "stroke-width": 1.4 });
     for (const path of scene.edges) lines.append(make("path", { d: path }));
@@ -222,7 +226,9 @@ class View {
     clearInterval(this.clock);
     clearInterval(this.here);
     document.removeEventListener("visibilitychange", this.shown);
-    this.model.send({ ask: "gone" });
+    kept.set(this.model.get("head").id, { query: this.query, task: this.task, tab: this.tab });
+    if (kept.size > 50) kept.delete(kept.keys().next().value);
+    this.model.send({ ask: "gone", view: this.view });
   }
 
   later(name, delay, action) {
