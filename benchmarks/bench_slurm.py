@@ -34,6 +34,7 @@ NEVER = Patience(collect_s=0.0, look_s=1000.0, most_look_s=1000.0)
 ANSWER = '#!/bin/sh\nread n < "$0.n"; n=$((n+1)); echo $n > "$0.n"; echo $n\n'
 SUBMITIT_ANSWER = '#!/bin/sh\nread n < "$0.n"; n=$((n+1)); echo $n > "$0.n"; echo "Submitted batch job $n"\n'
 ARRAY = 1000
+NOW = "2026-01-01T00:00:00+00:00"
 
 
 def quick_sbatch(folder: Path, text: str) -> dict[str, str]:
@@ -115,7 +116,7 @@ def whole_run(folder: Path, commands: Commands, count: int) -> tuple[float, floa
     found = []
     for name in ("slurm", "nothing"):
         store = open_store(folder / name)
-        store.create("wf", spec.definition("wf", ""), WorkflowState.create(spec, "wf", 0.0).document())
+        store.create("wf", spec.definition("wf", NOW), WorkflowState.create(spec, "wf", 0.0).document())
         slurm = SlurmExecutor(store, folder=folder / f"{name}-spools", patience=NEVER, commands=commands)
         executor = slurm if name == "slurm" else FakeExecutor()
         coordinator = Coordinator(store, lambda queue, executor=executor: executor)  # type: ignore[misc]

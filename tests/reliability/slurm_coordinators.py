@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from dagkit.coordinator import Coordinator, Pace
@@ -36,7 +37,7 @@ def create(folder: Path, tasks: int) -> None:
     """Store the run."""
     store, workflow = open_store(folder / "store"), spec(tasks)
     state = WorkflowState.create(workflow, "wf", store.now())
-    store.create("wf", workflow.definition("wf", ""), state.document())
+    store.create("wf", workflow.definition("wf", "2026-01-01T00:00:00+00:00"), state.document())
     store.close()
 
 
@@ -65,6 +66,8 @@ def main() -> None:
             code = 99
             try:
                 code = drive(Path(line.strip()))
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(code)
         sys.stdout.write(f"{child}\n")

@@ -24,6 +24,7 @@ from executors.driving import collect, message, poll_until
 from executors.slurm.conftest import QUICK
 
 Make = Callable[..., SlurmExecutor]
+NOW = "2026-01-01T00:00:00+00:00"
 
 
 def tasks(count: int, **fields: Any) -> list[TaskMessage]:
@@ -516,7 +517,7 @@ def test_reported_and_not_saved_is_reported_again(fake: FakeSlurm, make: Make) -
 
 def test_jobs_of_a_run_that_was_cancelled_meanwhile_are_cancelled(fake: FakeSlurm, make: Make, store: Store) -> None:
     spec = WorkflowSpec(name="w", tasks=[TaskSpec(name="t0", kwargs={"cmd": "true"})])
-    store.create("wf1", spec.definition("wf1", ""), WorkflowState.create(spec, "wf1", 0.0).document())
+    store.create("wf1", spec.definition("wf1", NOW), WorkflowState.create(spec, "wf1", 0.0).document())
     before = make()
     before.submit(tasks(1))
     before.close()
