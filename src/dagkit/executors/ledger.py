@@ -261,6 +261,16 @@ class Ledger:
             if member.key in wanted
         }
 
+    def was_put_off(self, key: AttemptKey) -> bool:
+        """Whether every submission of this attempt was refused: it has certainly never run, and waits to be tried."""
+        with self._database.reading("reading the ledger") as connection:
+            phases = connection.execute(
+                "SELECT phase FROM submissions WHERE id IN (SELECT submission FROM members WHERE workflow_id = ? "
+                "AND task = ? AND generation = ? AND attempt = ?)",
+                key,
+            ).fetchall()
+        return bool(phases) and all(phase == Phase.REFUSED.value for (phase,) in phases)
+
     def _select(self, where: str) -> list[Submission]:
         with self._database.reading("reading the ledger") as connection:
             rows = connection.execute(

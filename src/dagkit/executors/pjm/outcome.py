@@ -9,7 +9,7 @@ from typing import Final
 
 from dagkit.model.states import FailureKind
 
-__all__ = ["GRACE_S", "MISSING_S", "Deed", "Evidence", "Result", "Verdict", "judge"]
+__all__ = ["GRACE_S", "MISSING_S", "Deed", "Evidence", "Result", "Verdict", "is_over", "judge"]
 
 GRACE_S: Final = 90.0
 """For exit markers and outputs: files of a job may become visible after its end."""
@@ -117,6 +117,11 @@ class Verdict:
 
 
 _ACTIVE: Final = Verdict(Result.ACTIVE)
+
+
+def is_over(state: str | None) -> bool:
+    """Whether a state needs a judgement: the job has ended, or has failed and keeps its slot."""
+    return state in _ENDED or state == "ERR"
 
 
 def judge(known: Evidence, *, grace_s: float = GRACE_S, missing_s: float = MISSING_S) -> Verdict:

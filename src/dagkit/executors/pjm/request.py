@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
+from dagkit.engine.gate import GateOptions
 from dagkit.errors import ConfigError
 from dagkit.model.messages import TaskMessage
 from dagkit.model.resources import ResourceRequest
@@ -40,6 +41,9 @@ class PjmQueue:
         python: The interpreter in the job; default: that of the submitting process.
         mode: `single`, `bulk`, or `auto`, which chooses by which limit is scarce.
         pack: How many short tasks of one kind share a job, one after the other.
+        group_size: Most sub-jobs of one bulk job.
+        template: File with a script of your own around `{command}`.
+        gate: How many jobs may go, beside what PJM allows; shared by the queues of one project.
     """
 
     rscgrp: str | None = None
@@ -56,6 +60,14 @@ class PjmQueue:
     python: str | None = None
     mode: str = "auto"
     pack: int = 1
+    group_size: int = 100
+    template: str | None = None
+    gate: GateOptions = field(default_factory=GateOptions)
+
+    @property
+    def project(self) -> tuple[str | None, str | None]:
+        """What limits are counted by: resource unit and group."""
+        return (self.rscunit, self.group)
 
 
 @dataclass(frozen=True, slots=True)
