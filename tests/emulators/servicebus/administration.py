@@ -21,6 +21,7 @@ _ATOM = "http://www.w3.org/2005/Atom"
 _SERVICE = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 _COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
 _FOR_EVER = "P10675199DT2H48M5.4775807S"
+_LONGEST_S = 1e9
 _REASONS = {200: "OK", 201: "Created", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 409: "Conflict"}
 
 
@@ -35,7 +36,7 @@ class Administration:
         self.port = server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(ConnectionError, EOFError):
+        with contextlib.suppress(ConnectionError, EOFError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
                 length = re.search(r"(?im)^content-length: *(\d+)", head)
@@ -109,8 +110,8 @@ def _rules(body: str) -> Rules:
         rules.lock_s = _seconds(given["LockDuration"]) or rules.lock_s
     if "DuplicateDetectionHistoryTimeWindow" in given:
         rules.history_s = _seconds(given["DuplicateDetectionHistoryTimeWindow"]) or rules.history_s
-    if given.get("DefaultMessageTimeToLive", _FOR_EVER) != _FOR_EVER:
-        rules.ttl_s = _seconds(given["DefaultMessageTimeToLive"])
+    lives = _seconds(given.get("DefaultMessageTimeToLive", ""))
+    rules.ttl_s = lives if lives and lives < _LONGEST_S else None
     rules.max_delivery_count = int(given.get("MaxDeliveryCount", rules.max_delivery_count))
     rules.detects_duplicates = given.get("RequiresDuplicateDetection") == "true"
     rules.dead_letters_expired = given.get("DeadLetteringOnMessageExpiration") == "true"

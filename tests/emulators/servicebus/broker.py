@@ -210,6 +210,7 @@ class Queue:
                 message, "MaxDeliveryCountExceeded", "Message could not be consumed after many delivery attempts."
             )
         elif message.state == "active":
+            heapq.heappush(self._timers, (message.expires, message.sequence))  # it may have grown too old meanwhile
             self._make_ready(message)
 
     def _bury(self, message: Message, reason: str | None, description: str | None) -> None:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection"]
 
-_MAX_FRAME = 65_536
 _CBS, _MANAGEMENT = "$cbs", "/$management"
 
 
@@ -37,7 +36,7 @@ class Connection:
         self._namespace, self._reader, self._writer = namespace, reader, writer
         self._sessions: dict[int, Session] = {}
         self._rights: frozenset[str] = frozenset()
-        self._client_frame = _MAX_FRAME
+        self._client_frame = frames.MAX_FRAME
 
     @property
     def outlets(self) -> list[Outlet]:
@@ -103,8 +102,8 @@ class Connection:
             session.send(frames.END, [])
 
     def _open(self, fields: list[Any]) -> None:
-        self._client_frame = min(fields[2] or _MAX_FRAME, _MAX_FRAME)
-        self._write(frames.frame(0, frames.OPEN, ["emulator", None, Uint(_MAX_FRAME), Ushort(255)]))
+        self._client_frame = min(fields[2] or frames.MAX_FRAME, frames.MAX_FRAME)
+        self._write(frames.frame(0, frames.OPEN, ["emulator", None, Uint(frames.MAX_FRAME), Ushort(255)]))
         if fields[4]:
             self._namespace.start(self._beat(fields[4] / 2000))
 
@@ -130,7 +129,7 @@ class Connection:
         ):
             self._refuse(session, fields, *refusal)
             return
-        limit = queue.rules.max_message_bytes if queue else _MAX_FRAME
+        limit = queue.rules.max_message_bytes if queue else frames.MAX_FRAME
         reply = [fields[0], Uint(fields[1]), not is_receiver, *fields[3:7], None, None]
         session.send(frames.ATTACH, [*reply, Uint(0) if is_receiver else None, Ulong(limit)])
         if is_receiver:

@@ -9,15 +9,16 @@ from typing import Any
 from emulators.servicebus.codec import Described, Symbol, Ulong, decode, encode
 
 __all__ = [
-    "ACCEPTED", "AMQP_HEADER", "ATTACH", "BEGIN", "CLOSE", "DETACH", "DISPOSITION", "END", "FLOW", "MODIFIED", "OPEN",
-    "REJECTED", "RELEASED", "SASL_HEADER", "SASL_INIT", "SASL_MECHANISMS", "SASL_OUTCOME", "TRANSFER",
-    "error", "frame", "outcome", "read_frame",
+    "ACCEPTED", "AMQP_HEADER", "ATTACH", "BEGIN", "CLOSE", "DETACH", "DISPOSITION", "END", "FLOW", "MAX_FRAME",
+    "MODIFIED", "OPEN", "REJECTED", "RELEASED", "SASL_HEADER", "SASL_INIT", "SASL_MECHANISMS", "SASL_OUTCOME",
+    "TRANSFER", "error", "frame", "outcome", "read_frame",
 ]  # fmt: skip
 
 AMQP_HEADER, SASL_HEADER = b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00"
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
 ACCEPTED, REJECTED, RELEASED, MODIFIED = 0x24, 0x25, 0x26, 0x27
 SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
+MAX_FRAME = 65_536
 _ERROR = 0x1D
 
 
@@ -32,7 +33,7 @@ def frame(channel: int, code: int, fields: list[Any], payload: bytes = b"", *, k
 async def read_frame(reader: asyncio.StreamReader) -> tuple[int, int, list[Any], bytes]:
     """(channel, performative, its fields, payload); performative 0 is a heartbeat. ValueError for what is no frame."""
     size, offset, _, channel = struct.unpack(">IBBH", await reader.readexactly(8))
-    if size < 8 or not 2 <= offset <= size // 4 + 1:
+    if not 8 <= size <= MAX_FRAME or not 2 <= offset <= size // 4:
         raise ValueError(f"a frame of {size} bytes whose body begins at word {offset}")
     body = (await reader.readexactly(size - 8))[offset * 4 - 8 :]
     if not body:
