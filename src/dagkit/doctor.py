@@ -66,6 +66,7 @@ def examine(settings: Settings, thresholds: Thresholds | None = None) -> list[Ch
         for look in (_coordinator, _pending_runs, _stale_runs, _tasks):
             checks += _asked(look.__name__.strip("_"), lambda look=look: look(patient))  # type: ignore[misc]
         checks += _asked("queues", lambda: _on_queues(patient))
+        checks += _asked("slurm", lambda: _slurm(settings))
     except DagkitError as error:
         checks.append(Check("store", "fail", str(error)))
     finally:
@@ -89,6 +90,17 @@ def _asked(name: str, question: Callable[[], Iterator[Check]]) -> list[Check]:
 def _config_words(settings: Settings) -> str:
     files = ", ".join(map(str, settings.config_paths)) or "no configuration file"
     return f"store {settings.store} ({settings.sources['store']}); {files}"
+
+
+def _slurm(settings: Settings) -> Iterator[Check]:
+    """Where a target of the configuration, or the default one, has queues on Slurm."""
+    own = [target for name, target in settings.targets.items() if name not in ("local", "queued", "slurm")]
+    chosen = [*own, settings.target()]
+    if any(choice.kind == "slurm" for target in chosen for choice in (target.default, *target.queues.values())):
+        from dagkit.executors.slurm.check import check
+
+        for status, message, hint in check():
+            yield Check("slurm", status, message, hint)
 
 
 def _coordinator(patient: _Patient) -> Iterator[Check]:

@@ -151,6 +151,10 @@ class FakeSlurm:
         """It was preempted, or lost its node, and waits again under the same id."""
         self._change(job, "state = 'PENDING', restarts = restarts + 1, ended_at = NULL")
 
+    def hold(self, job: FakeSlurmJob, reason: str) -> None:
+        """It waits, for this reason in squeue's words."""
+        self._change(job, "state = 'PENDING', reason = ?", reason)
+
     def vanish(self, job: FakeSlurmJob) -> None:
         """Nobody knows anything about it any more: neither the controller nor accounting."""
         self._do("DELETE FROM elements WHERE job = ? AND place = ?", *_key(job))
