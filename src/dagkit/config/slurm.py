@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dagkit.errors import ConfigError
 from dagkit.settings import Option, parse_duration
 
 if TYPE_CHECKING:
@@ -110,6 +111,8 @@ def make_slurm(store: Store, queues: Mapping[str, Mapping[str, Any]], default: M
     from dagkit.executors.slurm.watch import Patience
 
     check_installed()
+    if store.url.startswith("memory:"):
+        raise ConfigError("jobs of Slurm cannot open a store in memory: choose one in a folder that the nodes share")
     tables = [*queues.values(), *([default] if default is not None else [])]
     wide = {name: value for name, value in tables[0].items() if name in _WIDE}
     folder, ledgers = wide.pop("folder", None), wide.pop("ledgers", None)

@@ -291,6 +291,18 @@ def test_the_scheduler_says_why(
     assert state in (done["t1"].error or "")
 
 
+def test_a_folder_that_the_nodes_do_not_see_is_a_fault_of_the_settings(
+    fake: FakeSlurm, slurm_executor: SlurmExecutor
+) -> None:
+    slurm_executor.submit(tasks(1))
+
+    fake.end(fake.jobs()[0], "FAILED", 0, 53)
+    done = ends(slurm_executor, 1)["t0"]
+
+    assert done.kind is FailureKind.CONFIG
+    assert "file system that nodes share" in (done.error or "")
+
+
 def test_what_vanished_is_active_for_a_while_and_then_lost(fake: FakeSlurm, slurm_executor: SlurmExecutor) -> None:
     slurm_executor.submit(tasks(1))
     fake.vanish(fake.jobs()[0])

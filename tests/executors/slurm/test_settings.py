@@ -15,7 +15,7 @@ from dagkit.executors.slurm.executor import SlurmExecutor
 from dagkit.executors.slurm.request import SlurmQueue, request_of
 from dagkit.executors.slurm.script import job_name, script_of
 from dagkit.stores.base import Store
-from dagkit.testing.slurm import FakeSlurm
+from dagkit.testing import FakeSlurm, MemoryStore
 from executors.driving import message
 
 ROOT = Path(__file__).parents[3]
@@ -199,6 +199,11 @@ def test_where_there_is_no_slurm_it_says_so(tmp_path: Path, store: Store, monkey
 
     with pytest.raises(ConfigError, match="login node"):
         load_settings(environ={}, cwd=tmp_path).target("slurm").route(store)("default")
+
+
+def test_a_store_in_memory_is_refused(tmp_path: Path, fake: FakeSlurm) -> None:
+    with pytest.raises(ConfigError, match="nodes share"):
+        load_settings(environ={}, cwd=tmp_path).target("slurm").route(MemoryStore())("default")
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from dagkit.stores.base import Store
 __all__ = ["completions"]
 
 _TAIL_BYTES: Final = 4000
+#: slurmstepd ends a job with it (`0:53` in sacct) if it cannot open the files for the job's output.
+_NO_LOG: Final = 53
 #: Exit codes of the job's own process (`dagkit.executors.job`): it was told to stop, and nobody knows by whom; it could
 #: not do its work.
 _OF_OURS: Final = {143: FailureKind.PREEMPTED, 70: FailureKind.NODE}
@@ -32,6 +34,9 @@ def completions(element: Element, attempts: Sequence[Attempt], spool: Spool, sto
     if element.ended is not None and element.ended.state == "FAILED":
         kind = _OF_OURS.get(element.ended.exit_code or 0, kind)
     text = words(element.id or element.submission.name, element.ended, kind)
+    if element.ended is not None and element.ended.signal == _NO_LOG:
+        kind = FailureKind.CONFIG
+        text += f": its node could not write to {spool.root}. Is that on a file system that nodes share? (`folder`)"
     full = f"{text}\n{said}" if said else text
     reports = []
     for place, attempt in enumerate(attempts):
