@@ -86,6 +86,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "errors":
         return importlib.import_module("dagkit.errors")
+    if name in ("load_ipython_extension", "unload_ipython_extension"):  # `%load_ext dagkit`
+        return getattr(importlib.import_module("dagkit.notebook.magic"), name)
     if name not in _HOME_OF:
         raise AttributeError(f"module 'dagkit' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOME_OF[name]), name)

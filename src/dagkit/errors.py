@@ -26,6 +26,7 @@ DagkitError
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -59,6 +60,11 @@ __all__ = [
 
 class DagkitError(Exception):
     """Base of every exception that dagkit raises on purpose."""
+
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a cell: the user's lines and the message. `%dagkit traceback` has every frame."""
+        lines: list[str] = importlib.import_module("dagkit.notebook.traceback").render(self)
+        return lines
 
 
 # --- the caller's mistake -----------------------------------------------------------------------------------------

@@ -9,10 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dagkit.errors import TaskFailed
     from dagkit.model.records import RunRow
     from dagkit.rows import TaskRow
 
-__all__ = ["Table", "has_pandas", "runs_table", "usage_table"]
+__all__ = ["Failures", "Table", "has_pandas", "runs_table", "usage_table"]
+
+#: A display is for looking at; whoever wants more has the list.
+MAX_SHOWN, MAX_FAILURES, MAX_TEXT = 500, 50, 4_000
 
 
 class Table(list[dict[str, Any]]):
@@ -45,21 +49,56 @@ class Table(list[dict[str, Any]]):
         )
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th style='text-align:left'>{html.escape(column)}</th>" for column in self.columns)
+        numeric = {c for c in self.columns if any(_is_number(row.get(c)) for row in self[:MAX_SHOWN])}
+        sides = {column: "right" if column in numeric else "left" for column in self.columns}
+        head = "".join(f"<th style='text-align:{sides[c]}'>{html.escape(c)}</th>" for c in self.columns)
         body = "".join(
             "<tr>"
-            + "".join(f"<td style='text-align:left'>{html.escape(_text(row.get(c)))}</td>" for c in self.columns)
+            + "".join(f"<td style='text-align:{sides[c]}'>{html.escape(_text(row.get(c)))}</td>" for c in self.columns)
             + "</tr>"
-            for row in self
+            for row in self[:MAX_SHOWN]
         )
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        more = len(self) - MAX_SHOWN
+        rest = f"<p>and {more:,} more rows: this is a list, or a table with .to_frame()</p>" if more > 0 else ""
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+class Failures(list["TaskFailed"]):
+    """Failures of tasks: a list that displays as a table with the end of each traceback."""
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"✗ {one.task}  {one.error}  (attempt {one.attempts} of {one.max_attempts})" for one in self
+        ) or ("(no failures)")
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<p>No task failed.</p>"
+        shown = "".join(_failure_html(one) for one in self[:MAX_FAILURES])
+        more = len(self) - MAX_FAILURES
+        return shown + (f"<p>and {more:,} more: this is a list</p>" if more > 0 else "")
+
+
+def _failure_html(failure: TaskFailed) -> str:
+    """A line that opens: first what the task said, then its traceback and the end of its log."""
+    words = "\n\n".join(text[-MAX_TEXT:] for text in (failure.traceback, failure.log_tail) if text)
+    facts = f"attempt {failure.attempts} of {failure.max_attempts}, {html.escape(failure.kind)}"
+    head = (
+        f"<b style='color:#d55e00'>✗ {html.escape(failure.task)}</b> {html.escape(failure.error[:400])} "
+        f"<span style='opacity:.65'>{facts}</span>"
+    )
+    return f"<details><summary>{head}</summary><pre>{html.escape(words)}</pre></details>" if words else f"<p>{head}</p>"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _text(value: Any) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.3g}"
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     text = str(value)
     return text if len(text) <= 80 else text[:79] + "…"
 

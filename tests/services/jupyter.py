@@ -66,6 +66,9 @@ def jupyter_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--log-level=ERROR",
     ]
+    quiet = home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    quiet.parent.mkdir(parents=True)
+    quiet.write_text('{"fetchNews": "false", "checkForUpdates": false}')
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(
             command, env=_settings(home), stdout=log, stderr=log, cwd=folder, preexec_fn=die_with_parent
@@ -94,16 +97,12 @@ def _answers(url: str) -> bool:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Playwright's handle on Chromium."""
-    sync = pytest.importorskip("playwright.sync_api") if not os.environ.get("CI") else __import__("playwright.sync_api")
+    if not os.environ.get("CI"):
+        pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'dagkit[dev]'")
+    from playwright.sync_api import sync_playwright
+
     program = require("chromium", Path("/usr/bin"))
-    with sync_playwright(sync) as playwright:
+    with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=program, args=CHROMIUM_FLAGS)
         yield chromium
         chromium.close()
-
-
-def sync_playwright(module: Any) -> Any:
-    """The context manager, wherever the import put it."""
-    from playwright.sync_api import sync_playwright as start
-
-    return start()

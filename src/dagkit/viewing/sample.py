@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dagkit.model.records import RunRow
 from dagkit.rows import task_row
 from dagkit.viewing.pace import Allowance
+from dagkit.viewing.snapshot import is_over
 
 if TYPE_CHECKING:
     from dagkit.notebook.picture import Box
@@ -37,7 +38,7 @@ class Sample:
     def refresh(self, run: Run, boxes: Sequence[Box], row: RunRow) -> None:
         """Look again at the chosen tasks if more have completed since."""
         as_of = (row.counts.completed, row.status)
-        if not row.counts.completed or as_of == self._as_of or not self._allowance.is_due:
+        if not row.counts.completed or as_of == self._as_of or not (self._allowance.is_due or is_over(row)):
             return
         with self._allowance.spending():
             each = max(_LEAST_EACH, _TASKS // max(1, len(boxes)))

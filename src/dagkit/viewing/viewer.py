@@ -81,11 +81,11 @@ class RunViewer:
             self._shown, self._mark = shown, self._mark + 1
         return Snapshot(row, groups, failures, rate, driven_by, now, self._mark)
 
-    def _refresh(self, row: RunRow, *, at_once: bool = False) -> None:
+    def _refresh(self, row: RunRow) -> None:
         """Read all tasks again if something changed and it may cost that much."""
         as_of = (row.status, row.counts, row.updated_at)
         is_needed = self._census is None or as_of != self._census_of
-        if is_needed and (at_once or self._census_allowance.is_due):
+        if is_needed and (is_over(row) or self._census_allowance.is_due):
             with self._census_allowance.spending():
                 entries = self.run.store.task_entries(self.run.id)
                 self._census, self._census_of = Census(self.run.spec, entries), as_of

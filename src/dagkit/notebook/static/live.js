@@ -398,7 +398,7 @@ class View {
     const task = this.model.get("task"), mine = task.name === this.task ? task : {};
     this.short.hidden = !mine.name;
     if (!mine.name) return;
-    const links = [["log", "log"], ...(mine.error ? [["error", "whole error"]] : [])].flatMap(([tab, words]) => [" ",
+    const links = [["log", "log"], ...(mine.error ? [["error", "whole error"]] : [])].flatMap(([tab, words]) => [" · ",
       make("a", { href: "#", onclick: (event) => { event.preventDefault(); this.show(tab); } }, words)]);
     this.short.replaceChildren(make("div", {}, make("b", {}, mine.name), ` · ${mine.facts}`, ...links),
       ...(mine.error ? [make("div", { class: "dk-bad" }, mine.error.split("\n")[0].slice(0, 400))] : []), make("div", { class: "dk-soft" }, mine.after));
