@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dagkit.config.files import check_keys
+from dagkit.config.pjm import PJM_OPTIONS, PJM_SETTINGS, make_pjm
 from dagkit.config.slurm import SLURM_OPTIONS, make_slurm, shared_by
 from dagkit.engine.scaling import QueueLimits
 from dagkit.errors import ConfigError
@@ -25,9 +26,11 @@ _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "local": ("slots", "python", "kill_timeout_s"),
     "queued": ("service",),
     "slurm": tuple(SLURM_OPTIONS),
+    "pjm": PJM_SETTINGS,
 }
 _OPTIONS: Mapping[str, Option] = {
     **SLURM_OPTIONS,
+    **PJM_OPTIONS,
     "slots": options_of(GeneralSettings)["slots"],
     "python": options_of(GeneralSettings)["python"],
     "kill_timeout_s": options_of(WorkerSettings)["kill_timeout_s"],
@@ -78,6 +81,8 @@ class Route:
         choice = self.target.choice(queue)
         if choice.kind == "slurm":
             return self._slurm(choice)
+        if choice.kind == "pjm":
+            return self._pjm()
         if choice not in self._executors:
             self._executors[choice] = _MAKERS[choice.kind](self._store, self._coordinator, dict(choice.settings))
         return self._executors[choice]
@@ -97,6 +102,17 @@ class Route:
             )
         return self._executors[key]
 
+    def _pjm(self) -> Executor:
+        """One executor asks PJM for all queues of the target."""
+        key = ExecutorChoice("pjm")
+        if key not in self._executors:
+            default, queues = self.target.default, self.target.queues
+            others = {queue: dict(other.settings) for queue, other in queues.items() if other.kind == "pjm"}
+            self._executors[key] = make_pjm(
+                self._store, others, dict(default.settings) if default.kind == "pjm" else None
+            )
+        return self._executors[key]
+
     @property
     def executors(self) -> list[Executor]:
         """Those that have been made."""
@@ -111,7 +127,7 @@ class Route:
 
 def read_targets(tables: Mapping[str, tuple[Any, Path]], general: GeneralSettings) -> dict[str, Target]:
     """The built-in targets and those of configuration files (`name -> (table, file)`)."""
-    targets = {kind: Target(kind, _with_general(kind, {}, general)) for kind in ("local", "queued", "slurm")}
+    targets = {kind: Target(kind, _with_general(kind, {}, general)) for kind in ("local", "queued", "slurm", "pjm")}
     for name, (table, path) in tables.items():
         targets[name] = _read_target(name, table, f"{path}: [targets.{name}]", general)
     return targets

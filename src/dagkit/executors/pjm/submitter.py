@@ -23,7 +23,7 @@ from dagkit.executors.pjm.names import job_name
 from dagkit.executors.pjm.quota import Call, Quota
 from dagkit.executors.pjm.request import Request
 from dagkit.executors.pjm.script import arguments_of, script_of
-from dagkit.executors.pjm.submission import Answer
+from dagkit.executors.pjm.submission import Answer, Verdict
 from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import TaskMessage
 
@@ -108,7 +108,10 @@ class Submitter:
         self._pace.wait(self._stopped)
         if self._stopped.is_set() or not quota.is_open:
             return None  # the queue is full, or this process ends: whatever was not begun is not begun
-        return self._client.pjsub(arguments, script)
+        answer = self._client.pjsub(arguments, script)
+        if answer.verdict not in (Verdict.SUBMITTED, Verdict.AMBIGUOUS, Verdict.BULK_DENIED):
+            quota.close(answer.text)  # here, so that no other thread begins another call that is refused as well
+        return answer
 
     def answers(self) -> list[tuple[Pending, Answer | BackendError | None]]:
         """Calls that have ended since the last time."""
