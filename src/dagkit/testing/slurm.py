@@ -27,6 +27,7 @@ Fault = Literal[
     "refuses",
     "is full",
     "times out, accepted",
+    "times out, accepted later",
     "times out, not accepted",
     "hangs, accepted",
     "kills caller before",

@@ -87,6 +87,15 @@ def _sbatch(folder: str, arguments: list[str], fault: str, value: float) -> int:
         return _fail("sbatch", _LATE)
     if fault == "refuses":
         return _fail("sbatch", "error: Batch job submission failed: Invalid qos specification")
+    if fault == "times out, accepted later":
+        if os.fork() == 0:  # what the controller does when it comes to it
+            os.setsid()
+            os.closerange(0, 3)
+            time.sleep(value)
+            with opened(folder) as truth:
+                _accept(truth, script)
+            os._exit(0)
+        return _fail("sbatch", _LATE)
     if fault == "is full":
         sys.stderr.write("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying\n")
         sys.stderr.flush()

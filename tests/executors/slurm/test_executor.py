@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -246,6 +247,23 @@ def test_a_job_that_ended_before_its_name_was_looked_for_is_found_by_its_complet
 
     assert all(done.success for done in ends(slurm_executor, 3).values())
     assert len(fake.jobs()) == 3
+
+
+def test_a_request_that_a_busy_controller_takes_up_late_is_not_made_again(fake: FakeSlurm, make: Make) -> None:
+    # seen with a controller that hung for longer than `settle_s`: its first answer came before it took up the request
+    executor = make(patience=replace(QUICK, settle_s=1.0))
+    fake.fault("sbatch", "times out, accepted later", value=2.0)
+    fake.fault("squeue", "fails", times=1000)
+    executor.submit(tasks(3))
+    hung_until = time.monotonic() + 1.5
+    poll_until(executor, lambda: time.monotonic() > hung_until)
+    fake.forget_faults()
+
+    poll_until(executor, lambda: not executor._elements.unanswered)
+
+    assert len(fake.jobs()) == 3
+    fake.run_all(fake.complete)
+    assert all(done.success for done in ends(executor, 3).values())
 
 
 def test_while_slurm_does_not_answer_nothing_is_submitted_again(fake: FakeSlurm, slurm_executor: SlurmExecutor) -> None:

@@ -55,6 +55,7 @@ class Tracker:
         self._store, self._library, self._elements, self._outbox = store, library, elements, outbox
         self._submitter, self._patience = submitter, patience
         self._files_s = min(_LEAST_FILES_S, patience.files_s)
+        self._missed: dict[str, float] = {}
         self.files_due = 0.0
         """When to look at the spools again, by the monotonic clock."""
 
@@ -114,18 +115,24 @@ class Tracker:
     def _reconcile(self, look: Look) -> list[TaskMessage]:
         """Submissions without an answer: Slurm has them by their name, or certainly has not."""
         again: list[TaskMessage] = []
+        self._missed = {name: at for name, at in self._missed.items() if name in self._elements.unanswered}
         for submission in list(self._elements.unanswered.values()):
             books = self._library.of(_run_of(submission))
             job_id = look.names.get(submission.name)
             if job_id is not None:
                 self._submitter.found(books, submission, job_id)
-            elif look.is_accounted and look.began_at - submission.intended_at > self._patience.settle_s:
+            elif look.is_accounted and self._has_settled(submission.name, look.began_at):
                 books.ledger.refused(submission, "not in Slurm under its name")
                 attempts = self._elements.withdraw(submission)
                 books.spool.remove(submission.name)
                 again += [attempt.message for attempt in attempts if attempt.message is not None]
                 log.warning("Slurm has no %s: its tasks are submitted again", submission.name)
         return again
+
+    def _has_settled(self, name: str, began_at: float) -> bool:
+        """Whether it has been missing for long enough, from the first answer on. A controller that was busy takes up
+        requests in any order: one that was sent before this answer may still come after it."""
+        return began_at - self._missed.setdefault(name, began_at) > self._patience.settle_s
 
     # --- jobs that are gone
 

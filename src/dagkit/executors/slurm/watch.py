@@ -32,7 +32,7 @@ class Patience:
         grace_s: For a completion to appear after its job has ended well (shared file systems show files late).
         short_grace_s: The same after a job that was killed.
         gone_s: For news of a job of which nobody knows anything.
-        settle_s: After a submission without an answer, until its absence from the listing counts.
+        settle_s: For a submission without an answer that a first listing did not have.
         files_s: Between looks at the spool.
         stop_s: Until a job that was cancelled, and is still there, is cancelled again.
     """
