@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from dagkit import embedded
 from dagkit.config import Settings
-from dagkit.coordinator.ownership import is_owner_dead, is_this_process
+from dagkit.coordinator import SERVICE_LEASE
+from dagkit.coordinator.ownership import is_owner_dead, is_this_process, owner_words
 from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError, LeaseLost, RunBusy, RunTimeout, StateConflict
 from dagkit.model.names import fold_id
@@ -74,6 +75,28 @@ class Driver:
         """After a change that makes tasks eligible: drive the run here if it was driven by a process like this one."""
         if self.is_embedded() and not self.is_driven():
             self.take_over()
+
+    def go_on_here(self) -> None:
+        """Drive the run in this process if it is not over, unless a coordinator lives that finds it by itself."""
+        lease = self._store.lease(SERVICE_LEASE)
+        is_found = lease is not None and not is_owner_dead(lease.owner) and not self.is_embedded()
+        if not is_found and not RunStatus(self._store.row(self._id).status).is_over:
+            self.take_over()
+
+    def refuse_if_driven(self) -> None:
+        """`RunBusy` that says who drives the run, if somebody does."""
+        if not self.is_driven():
+            return
+        lease = self._store.lease(self._lease_name)
+        who = owner_words(lease.owner) if lease is not None else "this process"
+        raise RunBusy(f"run {fold_id(self._id)} is driven by {who}, which goes on with it")
+
+    def stop_what_runs(self, spec: WorkflowSpec, deadline: float | None) -> None:
+        """Cancel a run that nobody drives, and wait until every task that was running has been stopped."""
+        self.cancel(spec)
+        if not RunStatus(self._store.row(self._id).status).is_over:
+            self.take_over()
+            self.wait(deadline, lambda row: None)
 
     def how_to_go_on(self) -> str:
         return f"go on with dagkit.attach({self._id!r}), or run(..., id={self._id!r}, resume=True)"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextvars import Token
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dagkit.errors import TracingError, UsageError
 from dagkit.trace import PROMPT, Node, Scope, Trace, active
@@ -116,7 +116,7 @@ class Flow(_Anything):  # type: ignore[misc]
         fail_fast: bool | None = None,
         max_parallelism: int | None = None,
         timeout: float | None = None,
-        resume: bool = False,
+        resume: bool | Literal["hot", "cold"] = False,
         progress: bool | None = None,
     ) -> Run:
         """Run it in this process, durably, and return the handle on the run.
@@ -128,7 +128,8 @@ class Flow(_Anything):  # type: ignore[misc]
             wait: Return when the run is over; False returns at once, and the run goes on in the background.
             fail_fast, max_parallelism: Instead of the workflow's own.
             timeout: Seconds to wait at most; then `RunTimeout`, and the run goes on.
-            resume: Go on with the run of this id: what is completed and unchanged is kept.
+            resume: Go on with the run of this id: what is completed and unchanged is kept. True or "hot" adopts what
+                still runs somewhere; "cold" stops it first.
             progress: True for a bar or lines, False for silence, None to show something only while waiting.
         """
         start = importlib.import_module("dagkit.launch").start

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from dagkit import tables
 from dagkit.config import Settings, load_settings
@@ -26,6 +27,8 @@ from dagkit.stores.base import Store, StoredRun
 
 __all__ = ["attach", "runs", "start", "submit"]
 
+_STOP_S: Final = 60.0
+
 
 def start(
     spec: WorkflowSpec,
@@ -38,7 +41,7 @@ def start(
     fail_fast: bool | None = None,
     max_parallelism: int | None = None,
     timeout: float | None = None,
-    resume: bool = False,
+    resume: bool | Literal["hot", "cold"] = False,
     progress: bool | None = None,
     flow: Any = None,
 ) -> Run:
@@ -50,6 +53,10 @@ def start(
     """
     if max_parallelism is not None and max_parallelism < 1:
         raise UsageError(f"max_parallelism={max_parallelism}: at least 1 task has to be able to run")
+    if resume not in (True, False, "hot", "cold"):
+        raise UsageError(
+            f"resume={resume!r}: allowed are True or 'hot' (adopt what still runs), and 'cold' (stop it first)"
+        )
     settings, opened = _open(store)
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
     spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
@@ -60,7 +67,9 @@ def start(
     run = Run(opened, workflow_id, settings, flow=flow, spec=spec)
     with no_gc():
         found = _stored(opened, workflow_id) if id is not None else None
-        _drive(run, found, target, resume)
+        if found is not None and resume == "cold":
+            found = _stopped(opened, workflow_id, settings, found)
+        _drive(run, found, target, bool(resume))
     if wait:
         run.wait(timeout, progress=progress)
     return run
@@ -94,6 +103,16 @@ def _drive(run: Run, found: StoredRun | None, target: str, resume: bool) -> None
         run.driver.take_over()
     elif not _same_work(found, spec):
         raise WorkflowExists(run.id, "it is running, with another definition")
+
+
+def _stopped(store: Store, workflow_id: str, settings: Settings, found: StoredRun) -> StoredRun:
+    """The stored run after what it still had running, somewhere, was stopped."""
+    before = Run(store, workflow_id, settings)
+    before.driver.refuse_if_driven()
+    if before.counts.running:
+        before.driver.stop_what_runs(before.spec, time.monotonic() + _STOP_S)
+        found = store.load(workflow_id)
+    return found
 
 
 def _put_payloads(store: Store, payloads: Mapping[str, bytes] | None) -> None:

@@ -12,14 +12,15 @@ from dagkit.stores.base import Store
 
 __all__ = ["cached_outputs", "carried_over", "keep_cached"]
 
-_KEPT = (TaskState.COMPLETED.value, TaskState.SKIPPED.value)
+_KEPT = (TaskState.COMPLETED.value, TaskState.SKIPPED.value, TaskState.RUNNING.value)
 
 
 def carried_over(old: WorkflowSpec, old_state: dict[str, Any], new: WorkflowSpec) -> dict[str, dict[str, Any]]:
     """State entries with which the new definition of a run starts.
 
-    A task that had completed (or was skipped) and would do the same work again keeps its entry. Any other task starts
-    afresh, in a generation that none of its earlier attempts had, so that message ids never repeat.
+    A task that had completed (or was skipped), or still runs somewhere, and would do the same work again keeps its
+    entry. Any other task starts afresh, in a generation that none of its earlier attempts had, so that message ids
+    never repeat.
     """
     entries = old_state["tasks"]
     before = {task.name: identity for task, identity in zip(old.tasks, identities(old), strict=True)}

@@ -8,7 +8,7 @@ import importlib
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dagkit import tables
 from dagkit.config import Settings
@@ -123,7 +123,7 @@ class Run:
         """The failures of tasks, newest first, each with its remote traceback and the tail of its log."""
         failed = [row for row in self.tasks() if row.state is TaskState.FAILED]
         failed.sort(key=lambda row: row.completed_at or 0.0, reverse=True)
-        return [self._failure(row) for row in failed[:limit]]
+        return tables.Failures(self._failure(row) for row in failed[:limit])
 
     def summary(self) -> dict[str, Any]:
         """Final status, elapsed seconds, counts by state and the names of failed tasks."""
@@ -211,17 +211,23 @@ class Run:
         """Ask for an end: nothing more starts, what runs is stopped. Does nothing to a run that is over."""
         self.driver.cancel(self.spec)
 
-    def retry(self, tasks: Iterable[str] | None = None) -> RetryCounts:
+    def retry(self, tasks: Iterable[str] | None = None, *, increase_resources: bool = False) -> RetryCounts:
         """Make failed, upstream-failed and cancelled tasks (all, or those named) eligible again, and go on.
 
+        With `increase_resources`, what ended for want of memory or time asks for more than it last had.
         `RunBusy` while a cancelled run is still stopping its tasks.
         """
         names = None if tasks is None else [self._name_of(task) for task in tasks]
-        counts = self.driver.change(
-            self.spec, lambda state: state.user_retry(self.store.now(), names), clear_cancel=True
-        )
+        counts = self._retry(names, increase_resources)
         self.driver.go_on()
         return counts
+
+    def _retry(self, names: list[str] | None, increase_resources: bool) -> RetryCounts:
+        return self.driver.change(
+            self.spec,
+            lambda state: state.user_retry(self.store.now(), names, increase_resources=increase_resources),
+            clear_cancel=True,
+        )
 
     def rerun(self, from_: str | Node[Any] | Iterable[str | Node[Any]]) -> int:
         """Run tasks and everything that descends from them again, completed or not; returns how many tasks that is."""
@@ -266,10 +272,28 @@ class Run:
         """
         self.driver.change(self.spec, lambda state: state.set_limit(most, template, self.store.now()))
 
-    def resume(self) -> Run:
-        """Drive the run in this process if it is not over and nobody drives it; returns self."""
-        if not self.status.is_over and not self.driver.is_driven():
-            self.driver.take_over()
+    def resume(
+        self, how: Literal["hot", "cold"] = "hot", *, increase_resources: bool = False, timeout: float | None = 60.0
+    ) -> Run:
+        """Go on with a run that nobody drives any more; what failed or was cancelled is tried afresh. Returns self.
+
+        It is driven in this process, unless it was submitted and a coordinator lives. With another definition it is
+        `flow.run(id=..., resume=True)`.
+
+        Args:
+            how: `hot` adopts tasks that still run somewhere; `cold` stops them first and runs them again.
+            increase_resources: What ended for want of memory or time asks for more than it last had.
+            timeout: Seconds that stopping may take; then `RunTimeout`, and the run is left as one that was cancelled.
+
+        Raises `RunBusy` if somebody drives the run.
+        """
+        if how not in ("hot", "cold"):
+            raise UsageError(f"resume is hot (adopt what still runs) or cold (stop it first), not {how!r}")
+        self.driver.refuse_if_driven()
+        if how == "cold" and self.counts.running:
+            self.driver.stop_what_runs(self.spec, None if timeout is None else time.monotonic() + timeout)
+        self._retry(None, increase_resources)
+        self.driver.go_on_here()
         return self
 
     def reproduce(self, task: str | Node[Any]) -> Any:

@@ -155,3 +155,38 @@ def test_runs_without_resources_keep_nothing_of_all_this() -> None:
     run = a_run({"name": "a", "kwargs": {"cmd": "x"}, "num_retries": 1}, limits={})
     fail(run, one(run), FailureKind.MEMORY)
     assert set(run.entry(0)) == {"state", "attempt_no", "error", "kind"}
+
+
+def test_a_user_retry_asks_for_what_the_definition_says_or_for_more_than_it_last_had() -> None:
+    tasks = [{"name": "a", "resources": {"memory": "40G"}, "fallback_queues": ["large"], "kwargs": {"cmd": "x"}}]
+    limits = {"default": QueueLimits(memory_bytes=50 << 30)}
+
+    def fails(run: WorkflowState) -> None:
+        (item,) = run.dispatch(1.0)
+        attempt, generation = item.attempt, item.generation
+        run.apply(Completion("run", "a", False, None, "oom", attempt, generation, FailureKind.MEMORY), 1.0)
+
+    run = WorkflowState.create(WorkflowSpec.from_dict({"name": "w", "tasks": tasks}), "run", 0.0, limits=limits)
+    fails(run)
+    run.user_retry(2.0, increase_resources=True)
+    assert (run.resources(0), run.queue_of(0)) == ({"memory": "60G"}, "large")
+    again = WorkflowState.load(run.spec, run.document(), limits=limits)
+    (item,) = again.dispatch(3.0)
+    assert (item.resources, item.queue) == ({"memory": "60G"}, "large")
+
+    fails(run)
+    run.user_retry(4.0, increase_resources=True)
+    assert run.resources(0) == {"memory": "90G"}
+
+    fails(run)
+    run.user_retry(5.0)
+    assert (run.resources(0), run.queue_of(0)) == ({"memory": "40G"}, "default")
+
+
+def test_only_what_ran_out_of_something_asks_for_more() -> None:
+    tasks = [{"name": "a", "resources": {"memory": "40G"}, "kwargs": {"cmd": "x"}}]
+    run = WorkflowState.create(WorkflowSpec.from_dict({"name": "w", "tasks": tasks}), "run", 0.0)
+    run.dispatch(1.0)
+    run.apply(Completion("run", "a", False, None, "no", 1, 0, FailureKind.USER), 1.0)
+    run.user_retry(2.0, increase_resources=True)
+    assert run.resources(0) == {"memory": "40G"}

@@ -48,6 +48,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Change": {
         "cancel": Entry("change", "Stop a run."),
         "retry": Entry("change", "Make failed tasks of a run eligible again."),
+        "resume": Entry("resume", "Go on with a run whose process has ended."),
         "rerun": Entry("change", "Run tasks and everything after them again."),
         "set-status": Entry("campaign", "Take tasks for completed, or for pending."),
         "reset": Entry("campaign", "Put every task back to pending."),

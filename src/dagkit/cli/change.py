@@ -46,14 +46,17 @@ def cancel(session: Session, run: str, as_json: bool) -> None:
 @command("retry")
 @click.argument("run", type=RUN, metavar="RUN")
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@click.option(
+    "--increase-resources", is_flag=True, help="What ended for want of memory or time asks for more than it last had."
+)
 @wait_option
 @json_option
-def retry(session: Session, run: str, tasks: Sequence[str], wait: bool, as_json: bool) -> int:
+def retry(session: Session, run: str, tasks: Sequence[str], increase_resources: bool, wait: bool, as_json: bool) -> int:
     """Make failed, upstream-failed and cancelled tasks of a run eligible again: all, or those named."""
     session.export()
     session.may_drive = True
     found = session.run(run)
-    counts = found.retry(tasks or None)
+    counts = found.retry(tasks or None, increase_resources=increase_resources)
     if as_json:
         emit({"reset": counts.reset, "now_ready": counts.now_ready, "still_pending": counts.still_pending})
     elif counts.reset:
@@ -102,7 +105,7 @@ def _descendants(run: Run, tasks: Sequence[str]) -> int:
     return len(seen) - len(start)
 
 
-def go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
+def go_on(run: Run, wait: bool, *, is_quiet: bool, timeout: float | None = None) -> int:
     """After a change: wait for a run that this process has begun to drive, because nobody else does."""
     from dagkit import embedded
     from dagkit.cli.start import report_end
@@ -113,7 +116,7 @@ def go_on(run: Run, wait: bool, *, is_quiet: bool) -> int:
         return 0
     if not wait:
         return 0
-    run.wait(progress=not is_quiet)
+    run.wait(timeout, progress=not is_quiet)
     return report_end(run, as_json=False) if not is_quiet else int(run.status != RunStatus.COMPLETED)
 
 

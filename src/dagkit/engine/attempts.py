@@ -10,7 +10,7 @@ from dagkit.engine import retry
 from dagkit.engine.alarms import Alarms
 from dagkit.engine.frontier import Frontier
 from dagkit.engine.moves import CANCELLED, COMPLETED, FAILED, PENDING, READY, RUNNING
-from dagkit.engine.scaling import QueueLimits, grow, runtime_of
+from dagkit.engine.scaling import Growth, QueueLimits, grow, runtime_of
 from dagkit.engine.shape import Shape
 from dagkit.engine.standing import Standing
 from dagkit.engine.table import TaskTable
@@ -248,20 +248,24 @@ class Attempts:
 
     def _grow(self, task: int, kind: FailureKind | None) -> tuple[str, ...]:
         """Ask for more where there was too little of it; says what changed."""
-        if kind not in (FailureKind.MEMORY, FailureKind.TIMEOUT):
-            return ()
-        table, spec = self._table, self._shape.spec.tasks[task]
-        queue = self._shape.queues[task]
-        resources = table.requests.get(task, spec.resources) or {}
-        growth = grow(resources, queue, spec.resource_scales, kind, spec.fallback_queues, self._limits)
+        growth = self.growth(task, kind)
         if growth is None:
             return ()
+        table, queue = self._table, self._shape.queues[task]
         before = table.queues.get(task, queue)
         table.set_request(task, growth.resources, growth.queue if growth.queue != queue else None)
         if growth.queue == before:
             return growth.notes
         self._frontier.ready.route(task, growth.queue)
         return (*growth.notes, f"queue {before} -> {growth.queue}")
+
+    def growth(self, task: int, kind: FailureKind | None) -> Growth | None:
+        """What a task would ask for after a failure of this kind; None if no more than now."""
+        if kind not in (FailureKind.MEMORY, FailureKind.TIMEOUT):
+            return None
+        spec, queue = self._shape.spec.tasks[task], self._shape.queues[task]
+        resources = self._table.requests.get(task, spec.resources) or {}
+        return grow(resources, queue, spec.resource_scales, kind, spec.fallback_queues, self._limits)
 
     def _give_up(self, task: int, kind: FailureKind | None, error: str, output: str | None) -> None:
         standing = self._standing

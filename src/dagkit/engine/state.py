@@ -17,7 +17,7 @@ from dagkit.engine.mirror import Mirror
 from dagkit.engine.moves import COMPLETED, FAILED, PENDING, READY, RUNNING, STATES
 from dagkit.engine.ready import UNLIMITED
 from dagkit.engine.retry import FREE_ATTEMPTS, RetryCounts
-from dagkit.engine.scaling import QueueLimits
+from dagkit.engine.scaling import Growth, QueueLimits
 from dagkit.engine.shape import Shape, limited_tasks
 from dagkit.engine.standing import Standing, is_active
 from dagkit.engine.table import TaskTable
@@ -266,11 +266,15 @@ class WorkflowState:
         self._standing.cancel_requested = self._standing.is_changed = True
         self._attempts.cancel_waiting(None)
 
-    def user_retry(self, now: float, names: Collection[str] | None = None) -> RetryCounts:
+    def user_retry(
+        self, now: float, names: Collection[str] | None = None, *, increase_resources: bool = False
+    ) -> RetryCounts:
         """Give everything that failed, was given up or was cancelled a new generation of attempts.
 
-        With `names`, only these, what keeps them from running and what was given up because of them. Withdraws a cancel
-        request. Raises `RunBusy` while tasks of a cancelled run are still being stopped.
+        With `names`, only these, what keeps them from running and what was given up because of them. What they ask for
+        is as the definition says, unless `increase_resources`: then what ended for want of memory or time asks for more
+        than it last had. Withdraws a cancel request. Raises `RunBusy` while tasks of a cancelled run are still being
+        stopped.
         """
         states = self._table.states
         wanted = range(len(states)) if names is None else self._indexes(names)
@@ -278,7 +282,9 @@ class WorkflowState:
         failed = [task for task in wanted if states[task] in resets.FAILURES]
         tasks = failed if names is None else resets.to_retry(self._shape, self._table, failed)
         ready = self._table.counts[READY]
-        self._reset(tasks, now)
+        attempts, kinds = self._attempts, self._table.kinds
+        growths = {task: attempts.growth(task, kinds.get(task)) for task in tasks} if increase_resources else {}
+        self._reset(tasks, now, growths)
         counts = self._table.counts
         reset = len(tasks) - len(self._shape.merges.intersection(tasks))
         return RetryCounts(reset, counts[READY] - ready, counts[PENDING])
@@ -366,7 +372,7 @@ class WorkflowState:
                 f"run {self.workflow_id} is being cancelled; wait until its {running} running task(s) have ended"
             )
 
-    def _reset(self, tasks: Sequence[int], now: float) -> None:
+    def _reset(self, tasks: Sequence[int], now: float, growths: Mapping[int, Growth | None] | None = None) -> None:
         table, frontier = self._table, self._frontier
         self._standing.at(now)
         self._standing.reset(is_running=table.counts[RUNNING] > 0)
@@ -381,6 +387,9 @@ class WorkflowState:
             if task in table.queues:
                 frontier.ready.route(task, self._shape.queues[task])
             table.clear(task, self._generation)
+            if growths and (growth := growths[task]) is not None:
+                self.ask(task, growth.resources, growth.queue)
+                frontier.ready.route(task, growth.queue)
         for task in tasks:
             if table.states[task] == PENDING:
                 frontier.examine(task, self._standing.text)
