@@ -43,6 +43,7 @@ scavenge = { executor = "slurm", partition = "scavenge" }
 wide = { executor = "slurm", partition = "both", srun = true }
 four = { executor = "slurm", qos = "four" }
 narrow = { executor = "slurm", parallelism = 2 }
+far = { executor = "slurm", partition = "both", requeue = false, sbatch = { nodelist = "n2" } }
 nosuch = { executor = "slurm", partition = "nosuch" }
 
 [targets.hpc.queues.boxed]
@@ -291,6 +292,22 @@ def test_a_preempted_job_is_requeued_as_the_same_attempt(project: Path, slurm: S
     assert executions(project, "executions") == 2
     (entry,) = run.store.task_entries(run.id).values()
     assert entry["attempt_no"] == 1
+
+
+def test_a_node_that_is_lost_costs_no_retry(project: Path, slurm: Slurm) -> None:
+    @workflow
+    def flow() -> Any:
+        return of("stay_the_first_time", queue="far")(str(project))
+
+    run = flow().run(target="hpc", progress=False, wait=False)
+    wait_until((project / "begun").exists, "the job runs")
+
+    slurm.ask("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+    run.wait(60, progress=False)
+
+    assert run.result() == "again"
+    (entry,) = run.store.task_entries(run.id).values()
+    assert (entry["attempt_no"], entry["uncharged"]) == (2, 1)
 
 
 # --- stopping, limits, restarts
