@@ -85,6 +85,14 @@ def test_a_message_that_still_waits_is_adopted_when_hot(tmp_path: Path) -> None:
     assert (row.state.value, row.attempt, row.generation) == ("running", 1, 0)
 
 
+def test_letting_go_of_tasks_that_wait_on_a_queue_takes_no_time(tmp_path: Path) -> None:
+    """A coordinator waited five seconds for workers to stop what they would go on with anyway."""
+    abandoned(tmp_path, "queued").resume()
+    begin = time.monotonic()
+    embedded.close_all()
+    assert time.monotonic() - begin < 3
+
+
 def test_cold_gives_up_after_its_timeout_and_says_so(tmp_path: Path) -> None:
     run = abandoned(tmp_path, "queued")
     begin = time.monotonic()

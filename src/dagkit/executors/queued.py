@@ -48,6 +48,7 @@ class QueuedExecutor:
 
     name = "queued"
     reports_start = False
+    lives_on = True
 
     def __init__(self, store: Store, transport: Transport, *, batch_size: int = 32, lock_s: float = 60.0) -> None:
         self.counters: Counter[str] = Counter()
