@@ -76,3 +76,22 @@ def test_limits_are_said_in_words_and_mistakes_named(swept) -> None:
     assert swept.json("limit", "s", "--reset") == {"workflow_id": "s", "template": None, "max": None}
     assert "say --max N, or --reset" in swept.call("limit", "s", code=2).stderr
     assert "no template 'fot'" in swept.call("limit", "s", "--max", "1", "--template", "fot", code=2).stderr
+
+
+def test_config_set_changes_the_file_that_applies(project) -> None:
+    project.call("config", "set", "worker.slots", "3")
+    assert (project.folder / "dagkit.toml").read_text() == "[worker]\nslots = 3\n"
+    assert project.json("config")["worker"]["slots"] == 3
+
+    project.call("config", "init", "--force")
+    project.call("config", "set", "slots", "2")
+    assert "# slots = 4                    # local tasks" in (project.folder / "dagkit.toml").read_text()
+    project.call("config", "set", "tracing", "on", "--path", "other.toml")
+    assert (project.folder / "other.toml").read_text() == "tracing = true\n"
+
+
+def test_config_set_names_what_is_wrong(project) -> None:
+    assert "keys: store, target" in project.call("config", "set", "slots", code=2).stderr
+    assert "Did you mean 'slots'" in project.call("config", "set", "slot", "1", code=2).stderr
+    assert "no TOML file" in project.call("config", "set", "slots", "1", "--path", "x.yaml", code=2).stderr
+    assert "takes no 'slots'" in project.call("config", "show", "slots", code=2).stderr

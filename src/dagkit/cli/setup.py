@@ -51,19 +51,29 @@ _TEMPLATE = """\
 
 
 @command("config")
-@click.argument("action", type=click.Choice(["show", "init"]), default="show")
+@click.argument("action", type=click.Choice(["show", "init", "set"]), default="show")
+@click.argument("key", required=False)
+@click.argument("value", required=False)
 @click.option(
-    "--path", type=click.Path(dir_okay=False, path_type=Path), help="init: file to write. Default: dagkit.toml."
+    "--path", type=click.Path(dir_okay=False, path_type=Path), help="init, set: file to write. Default: dagkit.toml."
 )
 @click.option("--force", is_flag=True, help="init: replace a file that exists.")
 @json_option
-def config(session: Session, action: str, path: Path | None, force: bool, as_json: bool) -> None:
-    """Show the settings that apply and where each comes from; `config init` writes a file to start with."""
+def config(
+    session: Session, action: str, key: str | None, value: str | None, path: Path | None, force: bool, as_json: bool
+) -> None:
+    """Show the settings that apply and where each comes from; `config init` writes a file to start with, and `config
+    set KEY VALUE` (worker.slots 4) changes a setting in the file, comments kept."""
+    if action == "set":
+        _set(session, key, value, path)
+        return
+    if key is not None:
+        raise click.UsageError(f"`config {action}` takes no {key!r}")
     if action == "init":
         _init(path or Path("dagkit.toml"), force)
         return
     if path is not None or force:
-        raise click.UsageError("--path and --force belong to `config init`")
+        raise click.UsageError("--path and --force belong to `config init` and `config set`")
     document = _document(session)
     if as_json:
         emit(document)
@@ -72,6 +82,20 @@ def config(session: Session, action: str, path: Path | None, force: bool, as_jso
     click.echo(render.table(["Setting", "Value", "From"], body))
     click.echo(f"\ntargets: {plain(', '.join(document['targets']))}")
     click.echo(f"files: {plain(', '.join(map(str, session.settings.config_paths)) or 'none')}")
+
+
+def _set(session: Session, key: str | None, value: str | None, path: Path | None) -> None:
+    from dagkit.config import edit
+
+    if key is None or value is None:
+        raise click.UsageError(f"config set KEY VALUE; keys: {', '.join(edit.settable())}")
+    if path is None:
+        used = [file for file in session.settings.config_paths if file.suffix == ".toml"]
+        path = Path(session.config_option) if session.config_option else used[0] if used else Path("dagkit.toml")
+    if path.suffix != ".toml":
+        raise click.UsageError(f"{path} is no TOML file; --path names another")
+    edit.write(path, key, value)
+    say(f"{key} is {plain(value)} in {path}")
 
 
 def _init(path: Path, force: bool) -> None:
