@@ -37,8 +37,11 @@ MAX_TEXT_BYTES: Final = 256 * 1024 - 4096
 _DEADLINE_S: Final = 40.0  # longer than the SDK's own tries take
 _SEND_S: Final = 30.0
 _RENEW_S: Final = 10.0
-#: The SDK waits for more messages to the end of the time it was given: also how late a message can be seen.
-_SLICE_S: Final = 0.02
+#: The SDK waits for more messages to the end of the time it was given, and for no less than a read of the socket takes:
+#: this is how late a message can be seen. Only what is short is written on a connection that reads so briefly.
+_BUSY_S: Final = 0.005
+_IDLE_S: Final = 0.05
+_BUSY_FOR_S: Final = 2.0
 _SETTLED_AT_A_TIME: Final = 16
 #: The SDK stops hearing answers of the management link after 10,000 (facts: servicebus 5.2).
 _MANAGED_AT_MOST: Final = 5000
@@ -60,16 +63,20 @@ class ServiceBusQueue:
         self,
         name: str,
         bus: Bus,
-        clients: tuple[Any, Any],
+        client: Any,
         administration: Administration,
         closing: threading.Event,
     ) -> None:
         self.name = name
         self._bus, self._administration, self._closing = bus, administration, closing
-        sending, receiving = clients
-        self._sender = Lane(f"send-{name}", lambda: sending.get_queue_sender(name).__enter__())
-        self._receiver = Lane(f"receive-{name}", lambda: receiving.get_queue_receiver(name).__enter__())
-        self._keeper = Lane(f"keep-{name}", lambda: receiving.get_queue_receiver(name).__enter__(), _MANAGED_AT_MOST)
+
+        def receiver() -> Any:
+            return client.get_queue_receiver(name, socket_timeout=_BUSY_S).__enter__()
+
+        self._sender = Lane(f"send-{name}", lambda: client.get_queue_sender(name).__enter__())
+        self._receiver = Lane(f"receive-{name}", receiver)
+        self._keeper = Lane(f"keep-{name}", receiver, _MANAGED_AT_MOST)
+        self._busy_until = 0.0
         self._guard = threading.Lock()
         self._held: dict[Any, tuple[int, float]] = {}
 
@@ -105,10 +112,15 @@ class ServiceBusQueue:
         return []
 
     def _look(self, max_messages: int) -> list[Any]:
-        def look(receiver: Any) -> list[Any]:
-            return list(receiver.receive_messages(max_message_count=max_messages, max_wait_time=_SLICE_S))
+        wait_s = _BUSY_S if time.monotonic() < self._busy_until else _IDLE_S
 
-        return self._call(self._receiver, look, f"receiving from {self.name}")
+        def look(receiver: Any) -> list[Any]:
+            return list(receiver.receive_messages(max_message_count=max_messages, max_wait_time=wait_s))
+
+        found = self._call(self._receiver, look, f"receiving from {self.name}")
+        if found:
+            self._busy_until = time.monotonic() + _BUSY_FOR_S
+        return found
 
     def _delivery(self, message: Any, lock_s: float) -> Delivery:
         left = message.locked_until_utc.timestamp() - self._administration.clock.now()

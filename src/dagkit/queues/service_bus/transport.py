@@ -26,8 +26,6 @@ _PATIENCE: Final[dict[str, Any]] = {
     "retry_backoff_factor": 0.2,
     "retry_backoff_max": 2,
 }
-#: A read that waits keeps everybody else off the connection. Only what is short is written where this holds.
-_SHORT_READ_S: Final = 0.02
 
 
 class ServiceBusTransport:
@@ -41,8 +39,8 @@ class ServiceBusTransport:
         self.url = bus.url
         self.closing = threading.Event()
         credential = _credential(bus)
-        self._sending, self._receiving = _client(bus, credential), _client(bus, credential, _SHORT_READ_S)
-        self._bus, self._administration = bus, _administration(bus, credential)
+        self._bus, self._client = bus, _client(bus, credential)
+        self._administration = _administration(bus, credential)
         self._lock = threading.Lock()
         self._queues: dict[str, ServiceBusQueue] = {}
 
@@ -60,8 +58,7 @@ class ServiceBusTransport:
         with self._lock:
             if name not in self._queues:
                 self._administration.require(name)
-                clients = (self._sending, self._receiving)
-                self._queues[name] = ServiceBusQueue(name, self._bus, clients, self._administration, self.closing)
+                self._queues[name] = ServiceBusQueue(name, self._bus, self._client, self._administration, self.closing)
             return self._queues[name]
 
     def names(self) -> list[str]:
@@ -101,12 +98,11 @@ def _credential(bus: Bus) -> Any:
     return default_credential()
 
 
-def _client(bus: Bus, credential: Any, socket_timeout_s: float | None = None) -> Any:
+def _client(bus: Bus, credential: Any) -> Any:
     try:
         from azure.servicebus import ServiceBusClient
     except ImportError:
         raise MissingExtra("azure-servicebus", "azure", bus.url) from None
-    options = {**_PATIENCE, **({"socket_timeout": socket_timeout_s} if socket_timeout_s else {})}
     if bus.connection_string:
-        return ServiceBusClient.from_connection_string(bus.connection_string, **options)
-    return ServiceBusClient(bus.host, credential, **options)
+        return ServiceBusClient.from_connection_string(bus.connection_string, **_PATIENCE)
+    return ServiceBusClient(bus.host, credential, **_PATIENCE)
