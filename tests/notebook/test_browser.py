@@ -47,6 +47,12 @@ def sweep(n, gate):
     best = compare.options(dep_policy=20)(models)
     return deploy.options(when=best < 0.1)(best)
 """
+#: Ends every kernel of the server, as a reboot would.
+SHUT_DOWN = """async () => {
+  const url = (path) => `/api/${path}?token=for-tests`, xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1];
+  for (const one of await (await fetch(url("sessions"))).json())
+    await fetch(url(`sessions/${one.id}`), { method: "DELETE", headers: { "X-XSRFToken": xsrf } });
+}"""
 _numbers = itertools.count(1)
 
 
@@ -162,8 +168,25 @@ def test_after_the_kernel_was_started_anew_the_run_can_be_attached_to(lab):
     ready(page)
     run_cell(page, 2)
 
-    page.wait_for_function("document.querySelectorAll('.dagkit-view .dk-status').length >= 1")
-    says(page, ".jp-CodeCell:nth-child(3) .dk-status, .jp-WindowedPanel-viewport > :nth-child(3) .dk-status", "failed")
+    says(page, ".jp-Cell:nth-of-type(3) .dk-status, [data-windowed-list-index='2'] .dk-status", "failed")
+
+
+def test_of_a_saved_notebook_whose_kernel_is_gone_the_still_picture_is_seen(lab):
+    """JupyterLab shows 'model not found' for a widget without a kernel, and nothing else of the same output."""
+    page = lab(SWEEP, "run = sweep(1, '.').run()")
+    run_cell(page, 0)
+    run_cell(page, 1)
+    says(page, ".dk-status", "failed")
+    assert not page.is_visible(".dagkit-run")
+    page.keyboard.press("Control+s")
+    page.wait_for_selector(".jp-mod-current:not(.jp-mod-dirty)")
+
+    page.evaluate(SHUT_DOWN)
+    page.reload()
+    ready(page)
+
+    page.wait_for_selector(".dagkit-run .dagkit-graph")
+    assert not page.is_visible("text=model not found")
 
 
 @pytest.mark.parametrize(

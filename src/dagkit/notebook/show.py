@@ -21,6 +21,11 @@ __all__ = ["bundle", "is_notebook", "progress", "show"]
 _WIDGET_TYPE: Final = "application/vnd.jupyter.widget-view+json"
 MISSING: Final = "The live view needs the extra notebook: pip install 'dagkit[notebook]'"
 _REDRAW_S: Final = 2.0
+#: The message in the place of a widget that is gone helps nobody who has the still picture above it.
+_QUIET: Final = (
+    "<style>.jp-OutputArea-child:has(.dagkit-still-%s) + .jp-OutputArea-child .jupyter-widgets:not(:has(*))"
+    "{display:none}</style>"
+)
 
 #: Run id -> the cell that shows it: the handle that the same cell returns is not shown a second time.
 _shown_by: dict[str, int] = {}
@@ -65,17 +70,25 @@ class Shown:
         from IPython.display import display
 
         _shown_by[self.run.id] = _cell()
-        content = self.content()
-        self._handle = display(content, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        if self.widget is not None and not self._look().is_over:
-            self.widget.live.start()
-
-    def content(self) -> dict[str, Any]:
-        """The bundle: live view if there is one, HTML, SVG and text."""
-        content: dict[str, Any] = page.bundle(self._look(), self._viewer.picture, "" if self.widget else MISSING)
+        self._handle = display(self.still(), raw=True, display_id=True)  # type: ignore[no-untyped-call]
         if self.widget is not None:
-            content[_WIDGET_TYPE] = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
-        return content
+            display(self.live(), raw=True)  # type: ignore[no-untyped-call]
+            if not self._look().is_over:
+                self.widget.live.start()
+
+    def still(self) -> dict[str, str]:
+        """HTML, SVG and text. The live view hides it while there is one: JupyterLab shows an error in the place of a
+        widget whose kernel is gone, and nothing else of the same output."""
+        content = page.bundle(self._look(), self._viewer.picture, "" if self.widget is not None else MISSING)
+        if self.widget is None:
+            return content
+        key = self.widget.key
+        return {**content, "text/html": f'<div class="dagkit-still-{key}">{_QUIET % key}{content["text/html"]}</div>'}
+
+    def live(self) -> dict[str, Any]:
+        """The widget; where it cannot be shown, an empty element."""
+        view = {"version_major": 2, "version_minor": 0, "model_id": self.widget.model_id}
+        return {_WIDGET_TYPE: view, "text/html": "<span></span>", "text/plain": f"live view of run {self.run.id}"}
 
     def _look(self) -> Any:
         last = self.widget.live.last if self.widget is not None else None
@@ -84,7 +97,7 @@ class Shown:
     def refresh(self) -> None:
         """Bring the still picture up to date, in the notebook that will be saved."""
         if self._handle is not None:
-            self._handle.update(self.content(), raw=True)
+            self._handle.update(self.still(), raw=True)
 
 
 class CellProgress:

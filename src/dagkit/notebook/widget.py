@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import secrets
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -41,7 +42,7 @@ def make(run: Run) -> Any:
                     setattr(shown, name, value)
 
     live = LiveView(run, publish)
-    widget = _widget_class()(scene=scene(live.viewer.picture), words=vocabulary())
+    widget = _widget_class()(scene=scene(live.viewer.picture), words=vocabulary(), key=secrets.token_hex(6))
     widget.live = live
     held = weakref.ref(widget)
     # ipykernel 7 hands a front end's messages to the shell of whoever published last. That would be the shell of the
@@ -64,7 +65,10 @@ def _widget_class() -> Any:
         return traitlets.Dict().tag(sync=True)
 
     class RunWidget(anywidget.AnyWidget):
-        """State that the kernel publishes; the front end sends questions as messages."""
+        """State that the kernel publishes; the front end sends questions as messages.
+
+        `key` names the still picture that is hidden while a front end shows this.
+        """
 
         _esm = (_STATIC / "live.js").read_text(encoding="utf-8")
         _css = (_STATIC / "live.css").read_text(encoding="utf-8")
@@ -78,6 +82,7 @@ def _widget_class() -> Any:
         chosen = _dict()
         confirm = _dict()
         notice = _dict()
+        key = traitlets.Unicode().tag(sync=True)
         answered = traitlets.Int(0).tag(sync=True)
         live: LiveView
 

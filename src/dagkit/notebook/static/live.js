@@ -115,6 +115,7 @@ class View {
     this.graph = make("div", { class: "dk-graph" });
     this.root = make("div", { class: "dagkit-view" }, this.head, this.bar, this.legend, this.trouble, this.problem,
       make("div", { class: "dk-body" }, this.graph, this.buildSide()), this.buildAsk(), this.buildFoot());
+    this.root.append(make("style", {}, `.dagkit-still-${this.model.get("key")} { display: none; }`));
     this.buildGraph();
     el.append(this.root);
   }
