@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dagkit.executors.base import Executor
     from dagkit.stores.base import Store
 
-__all__ = ["ExecutorChoice", "Route", "Target", "read_targets"]
+__all__ = ["ExecutorChoice", "Route", "Target", "read_choice", "read_targets"]
 
 _SETTINGS: Mapping[str, tuple[str, ...]] = {
     "local": ("slots", "python", "kill_timeout_s"),
@@ -177,6 +177,11 @@ def _read_choice(value: Any, shared: Mapping[str, Any], where: str, general: Gen
     check_keys(table, ("executor", *_SETTINGS[kind]), where)
     own = {key: value for key, value in table.items() if key != "executor"}
     return _with_general(kind, {**{k: v for k, v in shared.items() if k in _SETTINGS[kind]}, **own}, general, where)
+
+
+def read_choice(table: Mapping[str, Any], general: GeneralSettings, where: str) -> ExecutorChoice:
+    """A choice from a table with an `executor` and its settings, checked. `ConfigError`."""
+    return _read_choice(table, {}, where, general)
 
 
 def _with_general(kind: str, settings: dict[str, Any], general: GeneralSettings, where: str = "") -> ExecutorChoice:
