@@ -60,7 +60,7 @@ def _cause(error: Exception, bus: Bus) -> str:
             f"set DAGKIT_CONNECTION_STRING_{bus.name.partition('.')[0].upper().replace('-', '_')}."
         )
     if isinstance(error, HttpResponseError) and error.status_code in (401, 403):
-        return f"no right to manage the namespace. {_refusal(bus)}"
+        return f"no right to manage the namespace: {_refusal(bus)}"
     if isinstance(error, said.MessagingEntityNotFoundError):
         return _MISSING.format(name=bus.name)
     for kind, text in _WORDS:
@@ -100,5 +100,6 @@ _WORDS: Final[tuple[tuple[type[Exception], str], ...]] = (
 
 
 def _first_line(error: Exception) -> str:
-    line = str(getattr(error, "message", "") or error).strip().partition("\n")[0].strip()
+    line = str(getattr(error, "message", "") or error).strip().partition("\n")[0]
+    line = line.partition(" Error condition: ")[0].strip()  # in the SDK's own words, and only there
     return line[:300] if line.endswith(".") else f"{line[:300]}."
