@@ -20,7 +20,7 @@ QUICK = Patience(
     most_look_s=0.1,
     grace_s=0.3,
     short_grace_s=0.1,
-    gone_s=0.4,
+    gone_s=60,
     settle_s=0.3,
     files_s=0.02,
 )

@@ -321,12 +321,13 @@ def test_a_folder_that_the_nodes_do_not_see_is_a_fault_of_the_settings(
     assert "file system that nodes share" in (done.error or "")
 
 
-def test_what_vanished_is_active_for_a_while_and_then_lost(fake: FakeSlurm, slurm_executor: SlurmExecutor) -> None:
-    slurm_executor.submit(tasks(1))
+def test_what_vanished_is_active_for_a_while_and_then_lost(fake: FakeSlurm, make: Make) -> None:
+    executor = make(patience=replace(QUICK, gone_s=0.6))
+    executor.submit(tasks(1))
     fake.vanish(fake.jobs()[0])
 
-    assert slurm_executor.poll(QUICK.gone_s / 2) == []
-    done = ends(slurm_executor, 1)
+    assert executor.poll(0.5) == []
+    done = ends(executor, 1)
 
     assert done["t0"].kind is FailureKind.LOST
 
@@ -358,7 +359,8 @@ def test_a_completion_after_the_verdict_is_removed_and_not_reported(
     assert left_in(tmp_path / "spools") == []
 
 
-def test_a_requeued_job_is_the_same_attempt(fake: FakeSlurm, slurm_executor: SlurmExecutor) -> None:
+def test_a_requeued_job_is_the_same_attempt(fake: FakeSlurm, make: Make) -> None:
+    slurm_executor = make(patience=replace(QUICK, short_grace_s=60))
     slurm_executor.submit(tasks(1))
     job = fake.jobs()[0]
     fake.start(job)

@@ -55,30 +55,34 @@ sbatch = { comment = "a b" }
 
 
 LONG = """
-import json
-from dagkit import shell, workflow
+import json, sys
+from dagkit import shell, task, workflow
+from executors.slurm import real_steps
 
 @workflow
 def flow():
     fails = shell("echo begun; sleep 300", name="fails").options(queue="timeout", memory="60M")
     moves = shell("[ $SLURM_JOB_PARTITION = debug ] || sleep 300", name="moves")
     scaled = moves.options(queue="short", fallback_queues=["long"], runtime="1m", memory="60M", retries=1)
-    return [fails(), scaled()]
+    saves = task(queue="minute", runtime="1m", memory="60M", retries=1)(real_steps.save_when_told)
+    return [fails(), scaled(), saves(sys.argv[1])]
 
 run = flow().run(target="hpc", progress=False)
 tasks = {row.name: str(row.state) for row in run.tasks()}
 (error,) = run.errors()
-print(json.dumps({"kind": error.kind, "error": error.error, "moves": tasks["moves"], "log": run.logs("fails")}))
+print(json.dumps({"kind": error.kind, "error": error.error, "moves": tasks["moves"], "log": run.logs("fails"),
+                  "saved": run.outputs()["save_when_told"]}))
 """
 
 
 @pytest.fixture(scope="module", autouse=True)
 def long_task(slurm_cluster: Slurm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """A process whose task reaches the limit of the partition of one minute while the other tests run."""
+    """A process with tasks that reach the limit of the partition of one minute while the other tests run: one fails,
+    one is moved to another queue, one is told before and saves."""
     folder = tmp_path_factory.mktemp("long")
     (folder / "dagkit.toml").write_text(TARGET)
-    environment = {**os.environ, **slurm_cluster.environment}
-    command = [sys.executable, "-c", LONG]
+    environment = {**os.environ, **slurm_cluster.environment, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", LONG, str(folder)]
     with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True) as driver:
         yield driver
         driver.kill()
@@ -270,13 +274,6 @@ def test_the_same_without_accounting(project: Path, tmp_path: Path, monkeypatch:
 # --- notices
 
 
-def test_a_task_is_told_of_its_time_limit_and_the_next_attempt_goes_on(project: Path) -> None:
-    run = ran(lambda: of("save_when_told", queue="minute", runtime="1m", retries=1)(str(project)))
-
-    assert run.result() == "time limit"
-    assert executions(project, "begun") == 1
-
-
 def test_a_preempted_job_is_requeued_as_the_same_attempt(project: Path, slurm: Slurm) -> None:
     @workflow
     def flow() -> Any:
@@ -375,9 +372,7 @@ def test_a_run_outlives_the_coordinator_that_was_killed(project: Path, slurm: Sl
     assert [executions(project, f"a{number}") for number in range(4)] == [1, 1, 1, 1]
 
 
-def test_a_task_at_the_time_limit_of_its_partition_fails_for_time(
-    project: Path, long_task: subprocess.Popen[str]
-) -> None:
+def test_tasks_at_the_time_limit_of_their_partition(project: Path, long_task: subprocess.Popen[str]) -> None:
     said, _ = long_task.communicate(timeout=150)
 
     found = json.loads(said)
@@ -385,3 +380,4 @@ def test_a_task_at_the_time_limit_of_its_partition_fails_for_time(
     assert "reached its time limit (TIMEOUT" in found["error"]
     assert found["log"].startswith("begun\n")
     assert "DUE TO TIME LIMIT" in found["log"]
+    assert found["saved"] == "time limit"
