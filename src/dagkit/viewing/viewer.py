@@ -46,6 +46,8 @@ class RunViewer:
         self._shown: tuple[object, ...] = ()
         self._made_from: tuple[object, int] | None = None
         self._made: tuple[GroupView, ...] = ()
+        self._selected_for: tuple[Filter, Census | None] | None = None
+        self._selected: Sequence[int] = ()
         self._mark = 0
 
     # --- what stays
@@ -115,10 +117,17 @@ class RunViewer:
         """Some rows of the table. Their places are those of the last reading of all tasks, what they say is new."""
         if wanted.needs_states:
             self._refresh(self.run.row())
-        places = self._all_places if wanted.group is None else self._places.get(wanted.group, ())
-        selected = select(self.run.spec, self._census, places, wanted)
+        selected = self._select(wanted)
         offset = max(0, min(offset, len(selected) - 1)) if selected else 0
         return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected))
+
+    def _select(self, wanted: Filter) -> Sequence[int]:
+        """Places of the tasks that pass; found anew only when the tasks were read anew or something else is wanted."""
+        asked = (wanted, self._census)
+        if self._selected_for != asked:
+            places = self._all_places if wanted.group is None else self._places.get(wanted.group, ())
+            self._selected_for, self._selected = asked, select(self.run.spec, self._census, places, wanted)
+        return self._selected
 
     def detail(self, task: str) -> TaskRow:
         """One task with its whole error. `UnknownTask`."""
