@@ -1,7 +1,7 @@
 """Every transport behind one fixture; what a new implementation has to add is one line in `TRANSPORTS`.
 
-A service judges by its own clock, which a test cannot set: tests that move the clock are skipped there, and what they
-show is shown with short locks in a file of its own (test_storage_queue.py, test_service_bus.py).
+A service judges by its own clock, which a test cannot set: tests that move the clock are `not_for` services, and what
+they show is shown with short locks in a file of its own (test_storage_queue.py, test_service_bus.py).
 """
 
 from __future__ import annotations
@@ -32,13 +32,6 @@ class Clock:
         self.time += seconds
 
 
-class ServiceClock(Clock):
-    """The clock of a real service."""
-
-    def advance(self, seconds: float) -> None:
-        pytest.skip("the clock of a service cannot be set")
-
-
 TRANSPORTS: dict[str, Callable[[Path, Clock], Transport]] = {
     "memory": lambda root, clock: MemoryTransport(clock=clock),
     "sqlite": lambda root, clock: SqliteTransport(root / "store", clock=clock),
@@ -55,8 +48,8 @@ def _marked(name: str) -> object:
 
 
 @pytest.fixture
-def clock(request: pytest.FixtureRequest) -> Clock:
-    return ServiceClock() if request.getfixturevalue("kind") in SERVICES else Clock()
+def clock() -> Clock:
+    return Clock()
 
 
 @pytest.fixture(params=[_marked(name) for name in TRANSPORTS])

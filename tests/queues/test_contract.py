@@ -14,6 +14,9 @@ from hypothesis import strategies as st
 from dagkit.errors import PayloadTooLarge
 from dagkit.queues.base import OutMessage
 
+#: Their clocks cannot be set by a test, and they have no place to announce workers.
+services_keep_their_own_time = pytest.mark.not_for("storage_queue", "service_bus")
+
 
 def text_of(one):
     """Like the texts that dagkit sends: services that have no ids of ours find it in there."""
@@ -58,6 +61,7 @@ def test_a_received_message_is_hidden_until_it_is_completed(queue):
     assert queue.stats().locked == 1
 
 
+@services_keep_their_own_time
 def test_a_message_whose_lock_ran_out_is_delivered_again(queue, clock):
     send(queue, "a")
     (first,) = queue.receive(1, 0, 30)
@@ -73,6 +77,7 @@ def test_a_message_whose_lock_ran_out_is_delivered_again(queue, clock):
     assert queue.stats().locked == queue.stats().waiting == 0
 
 
+@services_keep_their_own_time
 def test_an_abandoned_message_with_a_lost_lock_stays_with_its_new_owner(queue, clock):
     send(queue, "a")
     (first,) = queue.receive(1, 0, 30)
@@ -84,6 +89,7 @@ def test_an_abandoned_message_with_a_lost_lock_stays_with_its_new_owner(queue, c
     assert queue.receive(1, 0, 30) == []
 
 
+@services_keep_their_own_time
 def test_a_stale_receipt_deletes_nothing_even_beside_a_good_one(queue, clock):
     send(queue, "a", "b")
     (stale,) = queue.receive(1, 0, 10)
@@ -96,6 +102,7 @@ def test_a_stale_receipt_deletes_nothing_even_beside_a_good_one(queue, clock):
     assert queue.extend(fresh["a"], 30) is not None
 
 
+@services_keep_their_own_time
 def test_an_extended_lock_lasts_from_then_on(queue, clock):
     send(queue, "a")
     (delivery,) = queue.receive(1, 0, 30)
@@ -131,6 +138,7 @@ def test_an_abandoned_message_comes_back_at_once_in_its_old_place(queue, keeps_o
     assert not keeps_order or again == [("a", 2), ("b", 1)]
 
 
+@services_keep_their_own_time
 def test_an_abandoned_message_is_not_hidden_by_a_clock_that_is_set_back_a_little(queue, clock):
     send(queue, "a")
     queue.abandon(queue.receive(1, 0, 30))
@@ -139,6 +147,7 @@ def test_an_abandoned_message_is_not_hidden_by_a_clock_that_is_set_back_a_little
     assert ids(queue.receive(1, 0, 30)) == ["a"]
 
 
+@services_keep_their_own_time
 def test_an_abandoned_message_can_be_delayed(queue, clock):
     send(queue, "a")
     queue.abandon(queue.receive(1, 0, 30), delay_s=5)
@@ -161,6 +170,7 @@ def test_the_same_id_sent_again_is_at_most_one_more_delivery_and_after_completio
     assert ids(queue.receive(10, 0, 30)) == (["a"] if forgets_ids else [])
 
 
+@services_keep_their_own_time
 def test_a_clock_that_is_set_back_hides_no_message_for_longer_than_was_asked(queue, clock):
     send(queue, "locked", "new")
     queue.receive(1, 0, 30)
@@ -191,6 +201,7 @@ def test_a_queue_opened_twice_is_one_queue(transport):
     assert transport.names() == ["cpu"]
 
 
+@services_keep_their_own_time
 def test_stats_say_how_the_queue_stands(queue, clock):
     assert (queue.stats().waiting, queue.stats().locked, queue.stats().oldest_age_s) == (0, 0, None)
     send(queue, "a")
@@ -248,6 +259,7 @@ def test_a_receiver_that_waits_gets_what_is_sent_meanwhile(queue):
     assert ids(got) == ["a"]
 
 
+@services_keep_their_own_time
 def test_a_receiver_that_waits_gets_a_message_whose_lock_runs_out(queue, clock):
     send(queue, "a")
     queue.receive(1, 0, 30)
@@ -292,10 +304,9 @@ def test_every_message_goes_to_exactly_one_of_many_receivers(queue):
     assert sorted(received) == sorted(f"m{number}" for number in range(total))
 
 
+@services_keep_their_own_time
 def test_workers_are_known_until_their_registration_runs_out(transport, clock):
     transport.register_worker("cpu", "host-a:1", 30)
-    if transport.workers("cpu") is None:
-        pytest.skip("this service has no place for workers")
     transport.register_worker("cpu", "host-b:2", 60)
     transport.register_worker("gpu", "host-c:3", 60)
 
