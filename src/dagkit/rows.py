@@ -18,6 +18,7 @@ class TaskRow:
 
     Attributes:
         resources: What its last attempt asked for, or the next one will.
+        past: The attempts before it, the latest ten: attempt, kind, what each used, and asked for where that differed.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TaskRow:
     generation: int
     usage: dict[str, Any]
     resources: dict[str, Any] = field(default_factory=dict)
+    past: tuple[dict[str, Any], ...] = ()
 
     @property
     def duration_s(self) -> float | None:
@@ -44,6 +46,11 @@ class TaskRow:
         if self.started_at is None or self.completed_at is None:
             return None
         return self.completed_at - self.started_at
+
+    @property
+    def wait_s(self) -> float | None:
+        """How long the last attempt waited between being handed over and beginning; None if that is not known."""
+        return float(self.usage.get("wait_s", 0.0)) if "started_at" in self.usage else None
 
     @property
     def log_key(self) -> str:
@@ -69,6 +76,7 @@ def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
         generation=entry.get("generation", 0),
         usage=entry.get("usage") or {},
         resources=entry.get("resources") or task.resources or {},
+        past=tuple(entry.get("past") or ()),
     )
 
 

@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dagkit.prediction import percentile_of
+
 if TYPE_CHECKING:
     from dagkit.errors import TaskFailed
     from dagkit.model.records import RunRow
@@ -150,6 +152,7 @@ def usage_table(rows: Iterable[TaskRow]) -> Table:
                     "peak_mib", [m.usage["peak_rss_bytes"] / 2**20 for m in members if "peak_rss_bytes" in m.usage]
                 ),
                 **_spread("cpu_s", [m.usage["cpu_s"] for m in members if "cpu_s" in m.usage]),
+                **_spread("wait_s", [m.wait_s for m in members if m.wait_s is not None]),
             }
             for template, members in groups.items()
         )
@@ -158,10 +161,11 @@ def usage_table(rows: Iterable[TaskRow]) -> Table:
 
 def _spread(name: str, values: list[float]) -> dict[str, float | None]:
     if not values:
-        return {f"{name}_{statistic}": None for statistic in ("min", "median", "mean", "max")}
+        return {f"{name}_{statistic}": None for statistic in ("min", "median", "mean", "p95", "max")}
     return {
         f"{name}_min": min(values),
         f"{name}_median": statistics.median(values),
         f"{name}_mean": statistics.fmean(values),
+        f"{name}_p95": percentile_of(values, 95),
         f"{name}_max": max(values),
     }

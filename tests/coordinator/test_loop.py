@@ -450,3 +450,22 @@ def test_of_many_leases_those_that_were_taken_over_stop_their_drives_and_no_othe
     assert stopped == [2, 7]
     assert isinstance(outcomes[2].exception(), LeaseLost)
     coordinator.close()
+
+
+def test_how_long_an_attempt_waited_for_its_turn_is_stored(store: MemoryStore) -> None:
+    submit(store, tasks=[{"name": "long"}, {"name": "short"}])
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+    outcome = coordinator.drive("w")
+    settle(coordinator, lambda: len(executor.running) == 2)
+    now = coordinator.now()
+    executor.repeat(
+        Completion("w", name, True, None, None, 1, 0, usage={"started_at": now + waited, "wall_s": 1.0})
+        for name, waited in (("long", 60.0), ("short", 0.01))
+    )
+    settle(coordinator, outcome.done)
+
+    entries = store.task_entries("w")
+    assert entries["long"]["usage"]["wait_s"] == pytest.approx(60.0, abs=1)
+    assert "wait_s" not in entries["short"]["usage"]
+    coordinator.close()

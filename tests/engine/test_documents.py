@@ -138,8 +138,11 @@ def test_everything_of_an_entry_survives_a_restart() -> None:
         "uncharged": 1,
         "kind": "memory",
         "error": "x",
-        "usage": {"wall_s": 1.5},
         "not_before": "2026-05-05T00:00:30+00:00",
+        "past": [
+            {"attempt": 1, "kind": "preempted", "wall_s": 1.5},
+            {"attempt": 2, "kind": "memory", "wall_s": 1.5},
+        ],
     }
     assert loaded.document() == document
     assert loaded.next_due() == MIDNIGHT + 30

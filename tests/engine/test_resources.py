@@ -190,3 +190,29 @@ def test_only_what_ran_out_of_something_asks_for_more() -> None:
     run.apply(Completion("run", "a", False, None, "no", 1, 0, FailureKind.USER), 1.0)
     run.user_retry(2.0, increase_resources=True)
     assert run.resources(0) == {"memory": "40G"}
+
+
+def test_what_earlier_attempts_had_and_used_is_remembered_through_a_restart() -> None:
+    tasks = [{"name": "a", "resources": {"memory": "40G"}, "num_retries": 20, "kwargs": {"cmd": "x"}}]
+    run = WorkflowState.create(WorkflowSpec.from_dict({"name": "w", "tasks": tasks}), "run", 0.0)
+    used = {"wall_s": 3.0, "peak_rss_bytes": 7, "host": "n1", "exit_code": 1, "signal": "SIGKILL"}
+    for attempt, kind in ((1, FailureKind.MEMORY), (2, FailureKind.USER)):
+        run.dispatch(1.0)
+        run.apply(Completion("run", "a", False, None, "no", attempt, 0, kind, dict(used)), 1.0)
+
+    entry = WorkflowState.load(run.spec, run.document()).entry(0)
+    assert entry["past"] == [
+        {"attempt": 1, "kind": "memory", **used},
+        {"attempt": 2, "kind": "user", "resources": {"memory": "60G"}, **used},
+    ]
+    assert "usage" not in entry
+
+    for attempt in range(3, 16):
+        run.dispatch(1.0)
+        run.apply(Completion("run", "a", False, None, "no", attempt, 0, FailureKind.USER, dict(used)), 1.0)
+    assert [past["attempt"] for past in run.entry(0)["past"]] == list(range(6, 16))
+
+    run.dispatch(1.0)
+    run.apply(Completion("run", "a", False, None, "no", 16, 0, FailureKind.CONFIG), 1.0)
+    run.user_retry(2.0)
+    assert "past" not in run.entry(0)

@@ -15,6 +15,9 @@ from dagkit.cli.wording import count, plain
 
 __all__ = ["commands"]
 
+_PARTS = ("min", "median", "mean", "p95", "max")
+_SHOWN = (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB at most"), ("wait_s", "s of waiting"))
+
 
 @command("usage")
 @click.argument("run", type=RUN, metavar="RUN")
@@ -32,10 +35,8 @@ def usage(session: Session, run: str, template: str | None, as_json: bool) -> No
         return
     for row in rows:
         click.echo(f"{plain(str(row['template']))}  {count(row['tasks'], 'task')}, {count(row['attempts'], 'attempt')}")
-        for name, unit in (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB at most")):
-            words = [
-                f"{part} {row[f'{name}_{part}']:.4g}" for part in ("min", "median", "mean", "max") if _has(row, name)
-            ]
+        for name, unit in _SHOWN:
+            words = [f"{part} {row[f'{name}_{part}']:.4g}" for part in _PARTS if _has(row, name)]
             if words:
                 click.echo(f"  {', '.join(words)} {unit}")
 

@@ -33,6 +33,7 @@ Prepare = Callable[[WorkflowState], Any]
 log = logging.getLogger("dagkit.coordinator")
 
 _MOST_REFUSALS, _LONGEST_PAUSE_S = 20, 30.0
+_LEAST_WAIT_S = 0.1
 
 
 class Drive:
@@ -59,8 +60,8 @@ class Drive:
         self._dirty = True
         self.spans: Spans | None = None
         self.began_at = time.time()
-        self._flight: dict[tuple[str, int | None], int] = {}
-        """Generation by task and attempt, of what executors have and have not reported."""
+        self._flight: dict[tuple[str, int | None], tuple[int, float]] = {}
+        """Generation, and when it was handed over, by task and attempt, of what executors have not reported."""
         spec = state.spec
         self._dynamic = frozenset([index for index, task in enumerate(spec.tasks) if has_refs(task.resources)])
         self._timeouts = [spec.timeout_of(task) for task in spec.tasks]
@@ -114,12 +115,16 @@ class Drive:
 
     def take(self, completion: Completion, now: float) -> bool:
         """Apply a completion; it is acknowledged after the next save whether it counted or not."""
+        handed_over = self._flight.pop((completion.task, completion.attempt), None)
+        if handed_over is None:
+            if completion.attempt is None:
+                self._forget_flights_of(completion.task)
+        elif completion.usage:
+            _note_wait(completion.usage, handed_over[1])
         counted = self.state.apply(completion, now)
         if counted and self.spans is not None:
             self.spans.ended(self.state, completion, now)
         self._unsaved.append(completion)
-        if self._flight.pop((completion.task, completion.attempt), None) is None and completion.attempt is None:
-            self._forget_flights_of(completion.task)
         self._dirty = True
         return counted
 
@@ -212,8 +217,9 @@ class Drive:
         flight = self._flight
         if self.spans is not None:
             self.spans.dispatched(self.workflow_id, items[:taken], now)
+        first = (0, now)
         for item in items[:taken]:
-            flight[item.name, item.attempt] = item.generation
+            flight[item.name, item.attempt] = first if not item.generation else (item.generation, now)
         return taken
 
     def _pause_after(self, error: BackendError, now: float) -> None:
@@ -246,7 +252,7 @@ class Drive:
         """Attempts handed to an executor that have not been reported."""
         return [
             AttemptKey(self.workflow_id, task, generation, attempt or 0)
-            for (task, attempt), generation in self._flight.items()
+            for (task, attempt), (generation, _) in self._flight.items()
         ]
 
     def running_messages(self) -> list[TaskMessage]:
@@ -265,7 +271,7 @@ class Drive:
                 )
                 message = self._message(item)
                 messages.append(message)
-                self._flight[name, message.attempt] = message.generation
+                self._flight[name, message.attempt] = (message.generation, float("inf"))
         return messages
 
     # --- saving
@@ -307,6 +313,13 @@ class Drive:
         for completion in again:
             self.take(completion, now)
         self._dirty = True
+
+
+def _note_wait(usage: dict[str, Any], handed_over: float) -> None:
+    """How long an attempt waited for its turn; less than a moment is not worth its bytes."""
+    waited_s = usage.get("started_at", 0.0) - handed_over
+    if waited_s >= _LEAST_WAIT_S:
+        usage["wait_s"] = round(waited_s, 2)
 
 
 def _state(

@@ -232,6 +232,7 @@ class Attempts:
 
     def _try_again(self, task: int, kind: FailureKind | None, error: str) -> None:
         table, frontier = self._table, self._frontier
+        self._remember(task, kind)
         notes = self._grow(task, kind)
         table.set_error(task, _noted(error, notes), kind)
         table.outputs[task] = table.started[task] = None
@@ -245,6 +246,19 @@ class Attempts:
             frontier.offer(task)
         else:  # the ends of its parents were lost with an unsaved step; it runs again when they are known
             frontier.examine(task, self._standing.text)
+
+    def _remember(self, task: int, kind: FailureKind | None) -> None:
+        """Keep what the attempt that has just failed had, used, and died of, if anything of it was measured."""
+        table = self._table
+        usage, table.usages[task] = table.usages[task], None
+        if not usage:
+            return
+        account: dict[str, Any] = {"attempt": table.attempts[task], "kind": (kind or FailureKind.USER).value}
+        if task in table.requests:
+            account["resources"] = table.requests[task]
+        if task in table.queues:
+            account["queue"] = table.queues[task]
+        table.add_past(task, {**account, **usage})
 
     def _grow(self, task: int, kind: FailureKind | None) -> tuple[str, ...]:
         """Ask for more where there was too little of it; says what changed."""

@@ -15,6 +15,7 @@ from dagkit.model.states import FailureKind
 
 __all__ = ["TaskTable"]
 
+_MOST_PAST = 10
 _WORDS = tuple(state.value for state in STATES)
 
 
@@ -41,6 +42,7 @@ class TaskTable:
         "kinds",
         "not_before",
         "outputs",
+        "past",
         "queues",
         "rare",
         "requests",
@@ -67,6 +69,8 @@ class TaskTable:
         self.errors: dict[int, str] = {}
         self.kinds: dict[int, FailureKind] = {}
         self.not_before: dict[int, float] = {}
+        self.past: dict[int, list[dict[str, Any]]] = {}
+        """What earlier attempts used and how they ended, where there were any; the latest ones."""
         self.requests: dict[int, dict[str, Any]] = {}
         """Resources of the next attempt, where they are not those of the definition."""
         self.queues: dict[int, str] = {}
@@ -137,12 +141,17 @@ class TaskTable:
         self.rare[task] = 1
         self.touch(task)
 
+    def add_past(self, task: int, attempt: dict[str, Any]) -> None:
+        """Remember an attempt that is followed by another one."""
+        self.past[task] = [*self.past.get(task, ())[-_MOST_PAST + 1 :], attempt]
+        self.rare[task] = 1
+
     def clear(self, task: int, generation: int) -> None:
         """Forget every attempt of a task; what comes next is of another generation."""
         self.generations[task], self.attempts[task], self.uncharged[task] = generation, 0, 0
         self.outputs[task] = self.started[task] = self.ended[task] = self.usages[task] = None
         self.set_error(task, None)
-        for rare in (self.not_before, self.requests, self.queues):
+        for rare in (self.not_before, self.requests, self.queues, self.past):
             rare.pop(task, None)
         self.rare[task] = 1
         self.touch(task)
@@ -203,6 +212,8 @@ class TaskTable:
             entry["resources"] = self.requests[task]
         if task in self.queues:
             entry["queue"] = self.queues[task]
+        if task in self.past:
+            entry["past"] = self.past[task]
 
     # --- loading
 
@@ -238,7 +249,9 @@ class TaskTable:
             self.requests[task] = resources
         if (queue := self._text(get("queue"))) is not None:
             self.queues[task] = queue
-        if self.generations[task] or self.uncharged[task] or not_before is not None or resources or queue:
+        if isinstance(past := get("past"), list):
+            self.past[task] = past
+        if self.generations[task] or self.uncharged[task] or not_before is not None or resources or queue or past:
             self.rare[task] = 1
 
     def _text(self, value: object) -> str | None:
