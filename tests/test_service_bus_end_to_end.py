@@ -121,6 +121,25 @@ def test_a_traced_workflow_survives_the_kill_of_a_worker_and_each_effect_happens
     )
 
 
+def test_a_lock_that_is_shorter_than_the_worker_asks_for_is_kept_all_the_same(
+    cluster: Cluster, servicebus_namespace: Namespace
+) -> None:
+    go, beat = cluster.folder / "go", cluster.folder / "beat"
+
+    @workflow(default_queue="cpu")
+    def pipeline() -> Any:
+        return steps.waits_for(str(go), str(beat))
+
+    run = pipeline().submit(store=cluster.store)
+    for words in (("coordinator",), ("worker", "cpu"), ("worker", "cpu")):
+        cluster.start(*words)
+    wait_until(lambda: servicebus_namespace.look()["passed"].get("renew-lock", 0) >= 3, "more than a lock has gone by")
+    go.touch()
+
+    assert run.result(timeout=30) == "done"
+    assert lines(beat) == 1
+
+
 def test_a_worker_that_is_told_to_stop_gives_its_task_back_and_a_run_can_be_cancelled(cluster: Cluster) -> None:
     go, beat = cluster.folder / "go", cluster.folder / "beat"
 

@@ -16,6 +16,9 @@ __all__ = ["Held", "LockKeeper"]
 
 log = logging.getLogger(__name__)
 
+_SHORTEST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
 
 @dataclass(slots=True, eq=False)
 class Held:
@@ -88,7 +91,13 @@ class LockKeeper:
                 announce_at = now + self._announce_ttl_s / 3
             for held in self._due(now):
                 self._renew(held)
-            self._closing.wait(min(self._lock_s / 10, 1.0))
+            self._closing.wait(self._pause())
+
+    def _pause(self) -> float:
+        """Until the next renewal, but no longer than a message may have to wait that is yet to come."""
+        with self._guard:
+            next_at = min((held.renew_at for held in self._held), default=float("inf"))
+        return min(self._lock_s / 10, _LONGEST_PAUSE_S, max(next_at - time.monotonic(), _SHORTEST_PAUSE_S))
 
     def _announce_once(self, ttl_s: float) -> None:
         try:
