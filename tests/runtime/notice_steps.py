@@ -23,7 +23,9 @@ def hang(folder: str, *, end: bool = False) -> None:
 
     on_preempt(spoiled)
     on_preempt(save)
-    Path(folder, "pid").write_text(str(os.getpid()))
+    fresh = Path(folder, "pid.fresh")
+    fresh.write_text(str(os.getpid()))
+    fresh.rename(Path(folder, "pid"))
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if told and end:
