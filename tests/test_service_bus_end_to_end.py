@@ -47,7 +47,7 @@ class Cluster:
         return process
 
     def worker(self, queue: str, *words: str) -> subprocess.Popen[str]:
-        return self.start("worker", queue, "--lock", "2s", "--cancel-poll", "0.3", *words)
+        return self.start("worker", queue, "--lock", "4s", "--cancel-poll", "0.3", *words)
 
     def stop(self) -> None:
         for process in self.started:
@@ -62,7 +62,7 @@ def cluster(request: pytest.FixtureRequest, servicebus_namespace: Namespace, tmp
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for queue in ("cpu", "gpu", *COMPLETIONS.values()):
-        servicebus_namespace.create(queue, lock_s=2.0)
+        servicebus_namespace.create(queue, lock_s=4.0)
     said = {**servicebus_namespace.environment(), "JOBQ_WORKFLOW_QUEUES": servicebus_namespace.url}
     if request.param == "azure":
         account: Account = request.getfixturevalue("azurite_account")
