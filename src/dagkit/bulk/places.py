@@ -13,7 +13,7 @@ from dagkit.errors import ConfigError
 from dagkit.executors.base import Executor
 from dagkit.stores.base import Store
 
-__all__ = ["Places"]
+__all__ = ["Places", "choice_of"]
 
 _QUEUE_KEY: Final = {"pjm": "rscgrp", "slurm": "partition"}
 _PROJECT_KEY: Final = {"pjm": "group", "slurm": "account"}
@@ -31,29 +31,13 @@ class Places:
 
     def queue_of(self, profile: HpcProfile) -> str:
         """The name of the queue that stands for a profile."""
-        choice = self._choice(profile)
+        choice = choice_of(profile, self._settings)
         name = self._names.get(repr(choice))
         if name is None:
             name = self._names[repr(choice)] = f"{profile.target}-{profile.queue or 'default'}-{len(self._names)}"
             self._choices[name] = choice
             self._renew(choice.kind)
         return name
-
-    def _choice(self, profile: HpcProfile) -> ExecutorChoice:
-        target = self._settings.targets.get(profile.target)
-        if target is None:
-            known = ", ".join(sorted(self._settings.targets))
-            raise ConfigError(f"no target {profile.target!r}; there are {known}")
-        is_built_in = profile.target in ("local", "queued", "slurm", "pjm")
-        base = target.choice(profile.queue or "default") if not is_built_in else target.default
-        added: dict[str, Any] = dict(profile.options)
-        if profile.queue is not None and is_built_in and base.kind in _QUEUE_KEY:
-            added[_QUEUE_KEY[base.kind]] = profile.queue
-        if profile.project is not None and base.kind in _PROJECT_KEY:
-            added[_PROJECT_KEY[base.kind]] = profile.project
-        where = f"profile {profile.target}"
-        checked = read_choice({"executor": base.kind, **added}, self._settings.general, where)
-        return replace(base, settings=tuple(sorted({**dict(base.settings), **dict(checked.settings)}.items())))
 
     def _renew(self, kind: str) -> None:
         """Executors of schedulers are made anew when a profile comes: their jobs live on, and are found again."""
@@ -84,3 +68,21 @@ class Places:
         for route in self._routes.values():
             route.close()
         self._routes.clear()
+
+
+def choice_of(profile: HpcProfile, settings: Settings) -> ExecutorChoice:
+    """The executor that a profile means, and its settings. `ConfigError`."""
+    target = settings.targets.get(profile.target)
+    if target is None:
+        known = ", ".join(sorted(settings.targets))
+        raise ConfigError(f"no target {profile.target!r}; there are {known}")
+    is_built_in = profile.target in ("local", "queued", "slurm", "pjm")
+    base = target.choice(profile.queue or "default") if not is_built_in else target.default
+    added: dict[str, Any] = dict(profile.options)
+    if profile.queue is not None and is_built_in and base.kind in _QUEUE_KEY:
+        added[_QUEUE_KEY[base.kind]] = profile.queue
+    if profile.project is not None and base.kind in _PROJECT_KEY:
+        added[_PROJECT_KEY[base.kind]] = profile.project
+    where = f"profile {profile.target}"
+    checked = read_choice({"executor": base.kind, **added}, settings.general, where)
+    return replace(base, settings=tuple(sorted({**dict(base.settings), **dict(checked.settings)}.items())))

@@ -55,6 +55,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "limit": Entry("change", "Change how many tasks run at a time; 0 pauses."),
         "purge": Entry("change", "Delete runs that are over."),
     },
+    "Supercomputer": {
+        "bulk": Entry("bulk", "Thousands of independent jobs from a file: run, status, cancel, reset."),
+        "pjm": Entry("pjm", "PJM (Fugaku): doctor, limits, dry-run."),
+    },
     "Serve": {
         "coordinator": Entry("serve", "Advance every run of the store until stopped."),
         "worker": Entry("serve", "Run the tasks of a queue."),

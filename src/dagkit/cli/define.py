@@ -86,16 +86,32 @@ def _say_check(check: dict[str, Any]) -> None:
 @click.argument("source", metavar="FILE|MODULE:NAME")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Argument of a workflow function.")
 @click.option("--target", metavar="TARGET", help="Where it would run. Default: the configured target.")
+@click.option("--scripts", is_flag=True, help="Print the commands and job scripts that PJM would be given.")
 @json_option
-def plan(session: Session, source: str, params: Sequence[str], target: str | None, as_json: bool) -> None:
+def plan(
+    session: Session, source: str, params: Sequence[str], target: str | None, scripts: bool, as_json: bool
+) -> None:
     """What would run: tasks per group and queue, sizes, what is reused and why."""
     session.export()
     flow = load_flow(source, read_parameters(params))
+    if scripts:
+        _say_scripts(flow.spec, target or session.settings.default_target, session)
+        return
     made = flow.plan(target or session.settings.default_target, store=session.store)
     if as_json:
         emit({"name": made.name, "tasks": made.tasks, **asdict(made)})
     else:
         click.echo(plain(str(made), keep_lines=True))
+
+
+def _say_scripts(spec: WorkflowSpec, target: str, session: Session) -> None:
+    from dagkit.cli.scripts import scripts_of_workflow
+
+    found = list(scripts_of_workflow(spec, target, session.settings))
+    for title, text in found:
+        click.echo(f"{plain(title)}\n{text}")
+    if not found:
+        say(f"no queue of target {target} is served by PJM")
 
 
 @command("export")
