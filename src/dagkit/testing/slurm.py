@@ -34,7 +34,7 @@ Fault = Literal[
     "kills caller after",
 ]
 
-_PROGRAMS: Final = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "srun", "sinfo")
+_PROGRAMS: Final = ("sbatch", "squeue", "sacct", "sacctmgr", "scancel", "scontrol", "srun", "sinfo")
 _SCRIPT: Final = """#!{python} -SE
 import sys
 sys.path.insert(0, {place!r})
@@ -107,10 +107,11 @@ class FakeSlurm:
 
     def set(
         self,
-        name: Literal["submit_limit", "sacct_lag_s", "accounting_off", "max_array_size"],
+        name: Literal["submit_limit", "told_limit", "sacct_lag_s", "accounting_off", "max_array_size"],
         value: float,
     ) -> None:
-        """How the cluster is: a limit on active jobs, seconds by which accounting lags, no accounting, array size."""
+        """How the cluster is: a limit on active jobs, and what accounting says of it; seconds by which accounting lags;
+        no accounting; array size."""
         self._do("INSERT OR REPLACE INTO settings VALUES (?, ?)", name, value)
 
     # --- the truth

@@ -227,10 +227,18 @@ def _scontrol(folder: str, arguments: list[str], fault: str, value: float) -> in
     return 0
 
 
+def _sacctmgr(folder: str, arguments: list[str], fault: str, value: float) -> int:
+    with opened(folder) as truth:
+        limit = int(_setting(truth, "told_limit")) or ""
+    _say("science||normal" if "assoc" in arguments else f"normal|{limit}\nother|1")
+    return 0
+
+
 _COMMANDS: dict[str, Callable[[str, list[str], str, float], int]] = {
     "sbatch": _sbatch,
     "squeue": _squeue,
     "sacct": _sacct,
+    "sacctmgr": _sacctmgr,
     "scancel": _scancel,
     "scontrol": _scontrol,
 }

@@ -160,6 +160,18 @@ def test_a_submit_limit_that_is_set_is_never_exceeded(fake: FakeSlurm, make: Mak
     assert all(one.success for one in done.values())
 
 
+def test_a_submit_limit_that_accounting_knows_is_never_met(fake: FakeSlurm, make: Make) -> None:
+    fake.set("submit_limit", 4)
+    fake.set("told_limit", 4)
+    executor = make()
+
+    done = submit_all(executor, tasks(20), fake)
+
+    assert len(done) == 20
+    assert fake.calls()["sbatch"] == len({job.id.partition("_")[0] for job in fake.jobs()})  # none was refused
+    assert fake.calls()["sacctmgr"] == 2
+
+
 def test_a_submit_limit_that_nobody_told_is_found_out(fake: FakeSlurm, make: Make) -> None:
     fake.set("submit_limit", 4)
     executor = make()

@@ -131,6 +131,10 @@ class Commands:
         match = re.search(r"MaxArraySize\s*=\s*(\d+)", self._ask(["scontrol", "show", "config"]))
         return int(match[1]) if match else None
 
+    def sacctmgr(self, *what: str) -> str:
+        """What the accounting database shows, fields between bars (sacctmgr(1))."""
+        return self._ask(["sacctmgr", "--noheader", "--parsable2", "show", *what])
+
     def _ask(self, command: Sequence[str]) -> str:
         try:
             done = self._run(command)

@@ -19,6 +19,7 @@ from dagkit.executors.reports import failure, stop_text
 from dagkit.executors.slurm.commands import Commands
 from dagkit.executors.slurm.elements import Elements
 from dagkit.executors.slurm.outbox import Outbox
+from dagkit.executors.slurm.probe import submit_limit
 from dagkit.executors.slurm.quota import Quota
 from dagkit.executors.slurm.request import Request, SlurmQueue, request_of
 from dagkit.executors.slurm.submitter import Answer, Submitter
@@ -166,7 +167,8 @@ class SlurmExecutor:
     def _quota(self, queue: str) -> Quota:
         if queue not in self._quotas:
             settings = self._queues.get(queue, self._default)
-            self._quotas[queue] = Quota(settings, settings.max_array or self._max_array)
+            limit = settings.submit_limit or submit_limit(self._commands, settings.account, settings.qos)
+            self._quotas[queue] = Quota(limit, settings.max_array or self._max_array)
         return self._quotas[queue]
 
     @cached_property

@@ -6,7 +6,6 @@ import time
 from math import inf
 
 from dagkit.engine.gate import Constraint, Gate, GateOptions, Room
-from dagkit.executors.slurm.request import SlurmQueue
 
 __all__ = ["Quota"]
 
@@ -14,13 +13,14 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 2.0, 60.0
 
 
 class Quota:
-    """The gate of one queue. A refusal of a single job says where the limit is, until one more is tried for.
+    """The gate of one queue, with a `limit` on one's jobs if one is known.
 
-    Elements of arrays count one by one, as they do for Slurm.
+    A refusal of a single job says where the limit is, until one more is tried for. Elements of arrays count one by one,
+    as they do for Slurm.
     """
 
-    def __init__(self, settings: SlurmQueue, max_array: int) -> None:
-        self._limit = settings.submit_limit
+    def __init__(self, limit: int | None, max_array: int) -> None:
+        self._limit = limit
         self._gate = Gate(GateOptions(safety_margin=0, max_submit_per_refill=max_array, window=max_array))
         self._full_at: int | None = None
         self._pause_s = _FIRST_PAUSE_S
