@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 
@@ -95,6 +96,22 @@ def test_actions_say_what_they_will_do_before_they_do_it(view):
     live.ask({"ask": "do", "action": "retry"})
     comm.wait_for(lambda s: not s["confirm"] and "2 tasks will run again" in s.get("notice", {}).get("text", ""))
     assert run.task("train-1").state == "ready"
+
+
+def test_a_result_is_shown_if_it_is_small_enough_and_said_if_it_is_not(view):
+    run = stored(2, {"prepare": {**DONE, "output_ref": '{"mae": 0.1}'}, "train-0": DONE, "train-1": FAILED})
+    large = run.store.put_output("run", "train-0.json", b'"' + b"x" * 5_000_000 + b'"')
+    run.store._runs["run"].tasks["train-0"] = json.dumps({**DONE, "output_ref": large})
+    live, comm = view(run)
+
+    shown = {}
+    for name in ("prepare", "train-0", "train-1"):
+        live.ask({"ask": "result", "name": name})
+        shown[name] = comm.wait_for(lambda s, name=name: s.get("result", {}).get("name") == name)["result"]["body"]
+
+    assert shown["prepare"] == "{'mae': 0.1}"
+    assert shown["train-0"] == "the result is 5 MB, too large to show here: run['train-0'] has it"
+    assert shown["train-1"] == "no result: it is failed"
 
 
 def test_cancel_is_confirmed_in_numbers_and_done(view):

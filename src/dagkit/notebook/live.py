@@ -17,6 +17,7 @@ from dagkit.embedded import driving
 from dagkit.errors import BackendError, DagkitError
 from dagkit.notebook import wording
 from dagkit.notebook.actions import Actions
+from dagkit.notebook.result import of_result
 from dagkit.notebook.selection import Selection
 from dagkit.viewing import RunViewer, Snapshot
 
@@ -44,8 +45,8 @@ _views: weakref.WeakSet[LiveView] = weakref.WeakSet()
 class LiveView:
     """Looks at a run for those who watch. `publish` is given what changed by name, from the view's own thread.
 
-    Names: `head`, `groups`, `page`, `task`, `log`, `chosen`, `confirm`, `notice`, `answered`. Each value has a bounded
-    size, whatever the number of tasks. Thread-safe.
+    Names: `head`, `groups`, `page`, `task`, `log`, `result`, `chosen`, `confirm`, `notice`, `answered`. Each value has
+    a bounded size, whatever the number of tasks. Thread-safe.
     """
 
     def __init__(self, run: Run, publish: Publish, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -215,6 +216,9 @@ class LiveView:
                 return self._selection.choose(question)
             case "task":
                 return self._selection.choose_task(question)
+            case "result":
+                row = self.viewer.detail(str(question.get("name")))
+                return {"result": of_result(self.run.store, row)}
             case "effect":
                 return {"confirm": self._actions.effect(question)}
             case "do":

@@ -79,6 +79,7 @@ def _widget_class() -> Any:
         page = _dict()
         task = _dict()
         log = _dict()
+        result = _dict()
         chosen = _dict()
         confirm = _dict()
         notice = _dict()

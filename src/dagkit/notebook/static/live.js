@@ -75,6 +75,7 @@ class View {
     this.follows = true;
     this.ask({ ask: "task", name });
     if (tab) this.show(tab);
+    else if (this.tab === "result") this.askResult();
     this.drawRows();
     this.drawTask();
     this.drawButtons();
@@ -122,7 +123,7 @@ class View {
 
   buildSide() {
     const tab = (name, words) => make("button", { type: "button", role: "tab", "data-tab": name, onclick: () => this.show(name) }, words);
-    this.tabs = make("div", { class: "dk-tabs", role: "tablist" }, tab("tasks", "Tasks"), tab("log", "Log"), tab("error", "Error"),
+    this.tabs = make("div", { class: "dk-tabs", role: "tablist" }, tab("tasks", "Tasks"), tab("log", "Log"), tab("error", "Error"), tab("result", "Result"),
       (this.what = make("span", { class: "dk-what" })));
     this.find = make("input", { type: "search", placeholder: "find by name or error; fit* begins so", "aria-label": "find tasks",
       oninput: () => this.later("find", 200, () => { this.query.text = this.find.value; this.rows.scrollTop = 0; this.page(); }) });
@@ -145,6 +146,9 @@ class View {
       log: make("div", { class: "dk-pane", hidden: true }, this.logFacts, this.logText),
       error: make("div", { class: "dk-pane", hidden: true }, this.errorFacts, this.errorText),
     };
+    this.resultFacts = make("div", { class: "dk-facts" });
+    this.resultBody = make("div", { class: "dk-result" });
+    this.panes.result = make("div", { class: "dk-pane", hidden: true }, this.resultFacts, this.resultBody);
     return make("div", { class: "dk-side" }, this.tabs, ...Object.values(this.panes));
   }
 
@@ -214,6 +218,7 @@ class View {
     on("page", this.drawRows);
     on("task", this.taskCame);
     on("log", this.drawLog);
+    on("result", this.drawResult);
     on("confirm", this.drawAsk);
     on("notice", this.drawNotice);
     this.clock = setInterval(() => this.tick(), 1000);
@@ -386,7 +391,7 @@ class View {
     const task = this.model.get("task"), mine = task.name === this.task ? task : {};
     const state = this.byValue[mine.state] ?? { glyph: "", words: "" };
     text(this.what, this.task ?? "");
-    for (const facts of [this.logFacts, this.errorFacts]) {
+    for (const facts of [this.logFacts, this.errorFacts, this.resultFacts]) {
       if (!mine.name) facts.replaceChildren(this.task ? `asking for ${this.task} …` : "Select a task in the table or a box in the graph.");
       else facts.replaceChildren(make("b", {}, mine.name), ` ${state.glyph} ${state.words} · ${[mine.facts, mine.after].filter(Boolean).join(" · ")}`);
     }
@@ -411,6 +416,24 @@ class View {
     const words = mine.name ? `${mine.cut ? "… the beginning is left out: run.logs() has it all\n" : ""}${mine.text || "(nothing written yet)"}` : "";
     text(this.logText, words);
     if (this.follows) this.logText.scrollTop = this.logText.scrollHeight;
+  }
+
+  askResult() {
+    this.resultBody.replaceChildren();
+    if (this.task) this.ask({ ask: "result", name: this.task });
+    this.drawResult();
+  }
+
+  drawResult() {
+    const result = this.model.get("result");
+    if (result.name !== this.task) return;
+    const { kind, body } = result;
+    // What a task made may look as it likes, but gets no script and none of this page.
+    const frame = (html) => make("iframe", { sandbox: "", srcdoc: html, title: `the result of ${result.name}` });
+    const shown = kind === "text/html" ? frame(`<body style="font:13px system-ui,sans-serif;background:#fff;color:#1f2933">${body}</body>`)
+      : kind === "image/svg+xml" ? make("img", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(body)}`, alt: "" })
+      : kind === "image/png" ? make("img", { src: `data:image/png;base64,${body}`, alt: "" }) : make("pre", {}, body);
+    this.resultBody.replaceChildren(shown);
   }
 
   drawAsk() {
@@ -483,6 +506,7 @@ class View {
     this.tab = name;
     for (const [key, pane] of Object.entries(this.panes)) pane.hidden = key !== name;
     for (const button of this.tabs.querySelectorAll("button")) button.setAttribute("aria-selected", String(button.dataset.tab === name));
+    if (name === "result") this.askResult();
     if (name === "log" && this.follows) this.logText.scrollTop = this.logText.scrollHeight;
     this.drawButtons();
   }
