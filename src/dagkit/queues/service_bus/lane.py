@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -56,10 +57,11 @@ class Lane:
             self._changed.notify_all()
         try:
             result: T = job.future.result(timeout_s)
-        except TimeoutError:
-            if not job.future.done():
-                self._leave_behind(job)
-            raise
+        except FutureTimeoutError:  # the builtin one from Python 3.11 on, and so what the work may raise itself
+            if job.future.done():
+                raise
+            self._leave_behind(job)
+            raise TimeoutError(f"{self._name}: no answer within {timeout_s:g} s") from None
         return result
 
     def _leave_behind(self, job: _Job) -> None:

@@ -43,6 +43,8 @@ _BUSY_S: Final = 0.005
 _IDLE_S: Final = 0.05
 _BUSY_FOR_S: Final = 2.0
 _SETTLED_AT_A_TIME: Final = 16
+_CHARS_AT_A_TIME: Final = 1 << 20
+_BESIDE_A_TEXT: Final = 300
 #: The SDK stops hearing answers of the management link after 10,000 (facts: servicebus 5.2).
 _MANAGED_AT_MOST: Final = 5000
 _PEEKED: Final = 100
@@ -90,8 +92,8 @@ class ServiceBusQueue:
     def send_batch(self, messages: Sequence[OutMessage]) -> None:
         """As in `Queue`, in as few requests as the service's limit allows."""
         check_sizes(messages, self.max_text_bytes)
-        if messages:
-            self._send(list(map(wire.to_send, messages)))
+        for some in _groups(messages):
+            self._send(list(map(wire.to_send, some)))
 
     def _send(self, messages: Sequence[ServiceBusMessage]) -> None:
         def send(sender: Any) -> None:
@@ -210,6 +212,20 @@ class ServiceBusQueue:
             except _BROKEN_OFF:  # on a new connection; what was done already, the service does not do twice
                 return lane.call(work, _DEADLINE_S)
         raise AssertionError  # for the type checker: `speaking` raises
+
+
+def _groups(messages: Sequence[OutMessage]) -> Iterator[list[OutMessage]]:
+    """The messages in order, no more at a time than can be sent within the deadline."""
+    group: list[OutMessage] = []
+    room = _CHARS_AT_A_TIME
+    for message in messages:
+        if group and len(message.text) > room:
+            yield group
+            group, room = [], _CHARS_AT_A_TIME
+        group.append(message)
+        room -= len(message.text) + _BESIDE_A_TEXT
+    if group:
+        yield group
 
 
 def _batches(sender: Any, messages: Sequence[ServiceBusMessage]) -> Iterator[Any]:
