@@ -40,7 +40,7 @@ NOW = "2026-01-01T00:00:00+00:00"
 def quick_sbatch(folder: Path, text: str) -> dict[str, str]:
     """An environment whose sbatch says yes, and costs no more than a process."""
     folder.mkdir(parents=True)
-    for name in ("sbatch", "squeue", "sacct", "scancel", "scontrol", "srun"):
+    for name in ("sbatch", "squeue", "sacct", "sacctmgr", "scancel", "scontrol", "srun"):
         path = folder / name
         path.write_text(text if name == "sbatch" else "#!/bin/sh\necho 'MaxArraySize = 1001'\n")
         path.chmod(0o755)
