@@ -125,6 +125,10 @@ class Run:
         failed.sort(key=lambda row: row.completed_at or 0.0, reverse=True)
         return tables.Failures(self._failure(row) for row in failed[:limit])
 
+    def error_groups(self) -> tables.Table:
+        """The failures of tasks by what they have in common, the most frequent first, each with one task as example."""
+        return tables.error_groups(row for row in self.tasks() if row.state is TaskState.FAILED)
+
     def summary(self) -> dict[str, Any]:
         """Final status, elapsed seconds, counts by state and the names of failed tasks."""
         row = self.row()

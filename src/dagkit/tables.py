@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib.util
+import re
 import statistics
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,10 +16,11 @@ if TYPE_CHECKING:
     from dagkit.model.records import RunRow
     from dagkit.rows import TaskRow
 
-__all__ = ["Failures", "Table", "has_pandas", "runs_table", "usage_table"]
+__all__ = ["Failures", "Table", "error_groups", "has_pandas", "runs_table", "usage_table"]
 
 #: A display is for looking at; whoever wants more has the list.
 MAX_SHOWN, MAX_FAILURES, MAX_TEXT = 500, 50, 4_000
+_DIGITS = re.compile(r"(?:0x[0-9a-f]+|\d[\d.,]*)", re.IGNORECASE)
 
 
 class Table(list[dict[str, Any]]):
@@ -132,6 +134,27 @@ def runs_table(rows: Iterable[RunRow]) -> Table:
             for row in rows
         ),
         columns,
+    )
+
+
+def error_groups(rows: Iterable[TaskRow]) -> Table:
+    """Failures that differ in nothing but numbers, together: how many, of which template, and one to look at."""
+    groups: dict[tuple[str, str, str], list[TaskRow]] = {}
+    for row in rows:
+        first = row.error.partition("\n")[0]
+        groups.setdefault((row.template, row.kind or "user", _DIGITS.sub("N", first)), []).append(row)
+    return Table(
+        (
+            {
+                "count": len(members),
+                "template": template,
+                "kind": kind,
+                "error": members[0].error.partition("\n")[0],
+                "example": members[0].name,
+            }
+            for (template, kind, _), members in sorted(groups.items(), key=lambda group: -len(group[1]))
+        ),
+        ("count", "template", "kind", "error", "example"),
     )
 
 

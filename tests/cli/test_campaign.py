@@ -30,7 +30,9 @@ def test_usage_by_template(swept) -> None:
     said = swept.call("usage", "s", "--template", "fit").stdout
     assert "fit  2 tasks, 2 attempts" in said
     assert "bad" not in said
-    assert "no template 'fot'; it has fit, bad, after" in swept.call("usage", "s", "--template", "fot", code=2).stderr
+    assert (
+        "no template 'fot'; there are fit, bad, after" in swept.call("usage", "s", "--template", "fot", code=2).stderr
+    )
 
 
 def test_resources_are_written_as_yaml(swept) -> None:
@@ -95,3 +97,22 @@ def test_config_set_names_what_is_wrong(project) -> None:
     assert "Did you mean 'slots'" in project.call("config", "set", "slot", "1", code=2).stderr
     assert "no TOML file" in project.call("config", "set", "slots", "1", "--path", "x.yaml", code=2).stderr
     assert "takes no 'slots'" in project.call("config", "show", "slots", code=2).stderr
+
+
+def test_usage_of_several_runs_together(swept) -> None:
+    swept.call("run", "sweep.yaml", "--id", "s2", "--no-progress", code=1)
+    rows = {row["template"]: row for row in swept.json("usage", "s", "s2")}
+    assert rows["fit"]["tasks"] == 4
+
+
+def test_errors_that_differ_in_numbers_only_are_one_group(project) -> None:
+    tasks = "".join(f"- {{name: t-{k}, template: t, kwargs: {{cmd: exit {k}}}}}\n" for k in (3, 4, 5))
+    project.write("many.yaml", f"name: many\ntasks:\n{tasks}- {{name: other, kwargs: {{cmd: exit 1}}}}\n")
+    project.call("run", "many.yaml", "--id", "m", "--no-progress", code=1)
+
+    first, second = project.json("errors", "m", "--grouped")
+    assert (first["count"], first["template"], first["kind"], first["example"]) == (3, "t", "user", "t-3")
+    assert (second["count"], second["template"]) == (1, "other")
+    said = project.call("errors", "m", "--grouped", "--limit", "1").stdout
+    assert said == "3 x t (user): the command ended with exit code 3\n  such as t-3\n"
+    assert "No task has failed." in project.call("errors", project.submit(), "--grouped").stdout

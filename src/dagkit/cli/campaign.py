@@ -20,16 +20,18 @@ _SHOWN = (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB a
 
 
 @command("usage")
-@click.argument("run", type=RUN, metavar="RUN")
+@click.argument("runs", nargs=-1, required=True, type=RUN, metavar="RUN...")
 @click.option("--template", metavar="NAME", help="Only the tasks made from this declaration.")
 @json_option
-def usage(session: Session, run: str, template: str | None, as_json: bool) -> None:
-    """Time, memory and processor time by template: smallest, median, mean and largest."""
-    table = session.run(run).usage()
+def usage(session: Session, runs: Sequence[str], template: str | None, as_json: bool) -> None:
+    """Time, memory and processor time by template, of several runs together if several are named."""
+    from dagkit.tables import usage_table
+
+    table = usage_table(row for run in runs for row in session.run(run).tasks())
     rows = [row for row in table if template is None or row["template"] == template]
     if template is not None and not rows:
         known = ", ".join(str(row["template"]) for row in table)
-        raise click.UsageError(f"the run has no template {template!r}; it has {known}")
+        raise click.UsageError(f"no template {template!r}; there are {known}")
     if as_json:
         emit(rows)
         return
@@ -70,9 +72,13 @@ def resources(session: Session, run: str, output: Path | None, margin: float, pe
 @command("errors")
 @click.argument("run", type=RUN, metavar="RUN")
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many, newest first.")
+@click.option("--grouped", is_flag=True, help="What they have in common, the most frequent first.")
 @json_option
-def errors(session: Session, run: str, limit: int, as_json: bool) -> None:
+def errors(session: Session, run: str, limit: int, grouped: bool, as_json: bool) -> None:
     """The failures of a run, newest first, each with its traceback and the end of its log."""
+    if grouped:
+        _grouped(session.run(run).error_groups()[:limit], as_json)
+        return
     found = session.run(run).errors(limit)
     if as_json:
         emit(
@@ -93,6 +99,17 @@ def errors(session: Session, run: str, limit: int, as_json: bool) -> None:
         click.echo("No task has failed.")
     for failure in found:
         click.echo(f"{plain(str(failure))}\n")
+
+
+def _grouped(groups: Sequence[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        emit(groups)
+        return
+    if not groups:
+        click.echo("No task has failed.")
+    for group in groups:
+        words = f"{group['count']:,} x {group['template']} ({group['kind']}): {group['error']}"
+        click.echo(f"{plain(words)}\n  such as {plain(group['example'])}")
 
 
 @command("set-status")
