@@ -143,7 +143,7 @@ def whole_look(executor: SlurmExecutor, count: int) -> float:
     from dagkit.executors.slurm.watch import Look
 
     text = "".join(f"{1 + n // ARRAY}_{n % ARRAY}|RUNNING|None|x\n" for n in range(count))
-    return timed(lambda: executor._take_look(Look(time.time() + 1, read_squeue(text))))
+    return timed(lambda: executor._tracker.take_look(Look(time.time() + 1, read_squeue(text))))
 
 
 def main() -> None:
