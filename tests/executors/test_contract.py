@@ -25,7 +25,7 @@ from dagkit.settings import WorkerSettings
 from dagkit.stores import open_store
 from dagkit.stores.base import Store
 from dagkit.worker import Worker
-from executors.driving import call, collect, message, poll_until, run_all, run_one, wait_until
+from executors.driving import call, collect, message, poll_until, run_all, run_one
 
 SLURM = pytest.param("slurm", marks=pytest.mark.xdist_group("slurm"))
 PATIENCE = Patience(collect_s=0.0, look_s=0.3, most_look_s=1, grace_s=5, short_grace_s=1, files_s=0.1)
@@ -187,7 +187,7 @@ def test_a_stopped_attempt_is_reported_once_and_gone(place: Place, tmp_path: Pat
 
     assert {one.kind for one in ended} == {FailureKind.TIMEOUT}
     pids = [int((tmp_path / one.task).read_text()) for one in messages]
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    poll_until(executor, lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
 def test_stopping_what_nobody_knows_does_nothing(place: Place) -> None:

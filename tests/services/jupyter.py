@@ -94,9 +94,10 @@ def _answers(url: str) -> bool:
         return False
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Playwright's handle on Chromium."""
+    """Playwright's handle on Chromium. Not for longer: Playwright keeps an event loop running in the tests' thread, in
+    which no other test could run one of its own."""
     if not os.environ.get("CI"):
         pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'dagkit[dev]'")
     from playwright.sync_api import sync_playwright
