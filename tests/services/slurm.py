@@ -51,9 +51,9 @@ class Slurm:
         )
         return asked.stdout
 
-    def queued_jobs(self) -> list[str]:
-        """Ids of what is pending or running, an element of an array each."""
-        return self.ask("squeue", "-h", "-r", "-o", "%i").split()
+    def queued_jobs(self, partition: str = "debug") -> list[str]:
+        """Ids of what is pending or running in a partition, an element of an array each."""
+        return self.ask("squeue", "-h", "-r", "-o", "%i", "-p", partition).split()
 
 
 @pytest.fixture(scope="session")
