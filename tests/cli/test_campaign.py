@@ -116,3 +116,13 @@ def test_errors_that_differ_in_numbers_only_are_one_group(project) -> None:
     said = project.call("errors", "m", "--grouped", "--limit", "1").stdout
     assert said == "3 x t (user): the command ended with exit code 3\n  such as t-3\n"
     assert "No task has failed." in project.call("errors", project.submit(), "--grouped").stdout
+
+
+def test_tasks_verbose_says_what_each_asks_for(project) -> None:
+    project.write("r.yaml", 'name: r\ntasks: [{name: a, resources: {memory: 40G, cores: 2}, kwargs: {cmd: "true"}}]\n')
+    run = project.call("submit", "r.yaml").stdout.strip()
+    said = project.call("tasks", run, "-v").stdout
+    assert "Asks for" in said
+    assert "memory 40G, cores 2" in said
+    assert "Asks for" not in project.call("tasks", run).stdout
+    assert "Asks for" not in project.call("tasks", project.submit(), "-v").stdout

@@ -216,3 +216,13 @@ def test_what_earlier_attempts_had_and_used_is_remembered_through_a_restart() ->
     run.apply(Completion("run", "a", False, None, "no", 16, 0, FailureKind.CONFIG), 1.0)
     run.user_retry(2.0)
     assert "past" not in run.entry(0)
+
+
+def test_an_attempt_whose_time_was_up_is_remembered_with_how_long_it_ran() -> None:
+    tasks = [{"name": "a", "resources": {"runtime": 10}, "num_retries": 1, "kwargs": {"cmd": "x"}}]
+    spec = WorkflowSpec.from_dict({"name": "w", "tasks": tasks})
+    run = WorkflowState.create(spec, "run", 0.0, starts_reported=lambda queue: True)
+    run.dispatch(1.0)
+    run.started(Started("run", "a", 0, 1, 2.0), 2.0)
+    assert [key.attempt for key in run.expire(12.5)] == [1]
+    assert run.entry(0)["past"] == [{"attempt": 1, "kind": "timeout", "wall_s": 10.5}]

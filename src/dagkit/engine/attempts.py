@@ -248,17 +248,19 @@ class Attempts:
             frontier.examine(task, self._standing.text)
 
     def _remember(self, task: int, kind: FailureKind | None) -> None:
-        """Keep what the attempt that has just failed had, used, and died of, if anything of it was measured."""
+        """Keep what the attempt that has just failed had, used, and died of, if it asked for or was measured at all."""
         table = self._table
         usage, table.usages[task] = table.usages[task], None
-        if not usage:
+        if not usage and not self._shape.spec.tasks[task].resources:
             return
+        if not usage and (started := table.started[task]) is not None and self._standing.now is not None:
+            usage = {"wall_s": round(max(0.0, self._standing.now - from_text(started)), 3)}
         account: dict[str, Any] = {"attempt": table.attempts[task], "kind": (kind or FailureKind.USER).value}
         if task in table.requests:
             account["resources"] = table.requests[task]
         if task in table.queues:
             account["queue"] = table.queues[task]
-        table.add_past(task, {**account, **usage})
+        table.add_past(task, {**account, **(usage or {})})
 
     def _grow(self, task: int, kind: FailureKind | None) -> tuple[str, ...]:
         """Ask for more where there was too little of it; says what changed."""
