@@ -14,7 +14,7 @@ from typing import Final
 from dagkit.errors import BackendError, ConfigError
 from dagkit.executors.pjm.ids import JobId, compressed
 from dagkit.executors.pjm.limits import Limits, read_limits
-from dagkit.executors.pjm.listing import Listing, read_csv
+from dagkit.executors.pjm.listing import Listing, Row, read_csv
 from dagkit.executors.pjm.submission import Answer, Deleted, read_pjdel, read_pjsub
 
 __all__ = ["Client", "Timeouts", "check_installed"]
@@ -23,6 +23,7 @@ __all__ = ["Client", "Timeouts", "check_installed"]
 #: comes last.
 _COLUMNS: Final = "jid,jnam,st,ec,pc,sn,ermsg"
 _AT_ONCE: Final = 200
+_REMEMBERED: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,7 @@ class Client:
     def __init__(self, timeouts: Timeouts | None = None, environ: Mapping[str, str] | None = None) -> None:
         self._timeouts, self._environ = timeouts or Timeouts(), None if environ is None else dict(environ)
         self.calls: dict[str, int] = {}
+        self._known: dict[str, dict[str, Row]] = {}
 
     def pjsub(self, arguments: Sequence[str], script: Path) -> Answer:
         """Submit. `BackendError` if there is no pjsub; whatever it says, or its silence, is an answer."""
@@ -79,7 +81,11 @@ class Client:
 
     def _list(self, which: Sequence[str], now: datetime) -> Listing:
         text = self._ask(["pjstat", "-v", *which, "--data", f"--choose={_COLUMNS}"])
-        return read_csv(text, now)
+        # Most lines are as they were at the last look. They hold for as long as the columns do, which hold no dates.
+        former = self._known.get(text.partition("\n")[0], {})
+        known = former if len(former) < _REMEMBERED else {}
+        self._known = {text.partition("\n")[0]: known}
+        return read_csv(text, now, known)
 
     def limits(self) -> Limits:
         """How much PJM would take. `BackendError` if it cannot say."""

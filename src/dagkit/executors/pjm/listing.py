@@ -81,13 +81,21 @@ class Listing:
             self.rows.append(row)
 
 
-def read_csv(text: str, now: datetime) -> Listing:
+def read_csv(text: str, now: datetime, known: dict[str, Row] | None = None) -> Listing:
     """The answer to `pjstat --data`: `H` before the names, nothing before the cells. `BackendError` if it is none.
 
     Text is not quoted: what is too much belongs to the last column.
+
+    Args:
+        known: Rows by their lines, of answers with the same columns and without dates; new ones are added.
     """
     listing, names = Listing(), list[str]()
+    rows = {} if known is None else known
     for line in text.splitlines():
+        row = rows.get(line)
+        if row is not None and names:
+            listing.rows.append(row)
+            continue
         head, *cells = line.split(",")
         if head == "H":
             names = [cell.strip() for cell in cells]
@@ -101,7 +109,10 @@ def read_csv(text: str, now: datetime) -> Listing:
         else:
             last = len(names) - 1
             cells = [*cells[:last], ",".join(cells[last:])]
-            listing.add(_row(dict(zip(names, cells, strict=True)), now))
+            row = _row(dict(zip(names, cells, strict=True)), now)
+            listing.add(row)
+            if row is not None:
+                rows[line] = row
     return listing
 
 
