@@ -56,6 +56,13 @@ class Cluster:
             process.communicate()
 
 
+@task
+def effect(number: int, path: str) -> int:
+    with open(path, "a") as file:
+        file.write(f"{number}\n")
+    return number
+
+
 @pytest.fixture(params=["sqlite", "azure"])
 def cluster(request: pytest.FixtureRequest, servicebus_namespace: Namespace, tmp_path: Path) -> Iterator[Cluster]:
     monkeypatch: pytest.MonkeyPatch = request.getfixturevalue("monkeypatch")
@@ -85,16 +92,10 @@ def test_a_traced_workflow_survives_the_kill_of_a_worker_and_each_effect_happens
 ) -> None:
     effects, go, beat = cluster.folder / "effects", cluster.folder / "go", cluster.folder / "beat"
 
-    @task
-    def effect(number: int, path: str = str(effects)) -> int:
-        with open(path, "a") as file:
-            file.write(f"{number}\n")
-        return number
-
     @workflow(default_queue="cpu")
     def pipeline() -> Any:
         held = steps.waits_for(str(go), str(beat))
-        parts = effect.map(number=range(20))
+        parts = effect.map(number=range(20), path=[str(effects)] * 20)
         ends = shell("true", name="ends", after=[held, *parts])()
         return {"parts": parts, "held": held, "doubled": steps.double([1, 2], factor=3), "ends": ends}
 
@@ -160,3 +161,33 @@ def test_a_worker_that_is_told_to_stop_gives_its_task_back_and_a_run_can_be_canc
 
     assert str(run.status) == "cancelled"
     assert first.wait(timeout=10) == 0
+
+
+@pytest.mark.parametrize("cluster", ["sqlite"], indirect=True)
+def test_a_run_through_cut_connections_lost_replies_and_doubled_messages_does_everything_once(
+    cluster: Cluster, servicebus_namespace: Namespace
+) -> None:
+    effects, layers, width = cluster.folder / "effects", 5, 12
+
+    @workflow(default_queue="cpu")
+    def pipeline() -> Any:
+        before: list[Any] = []
+        for layer in range(layers):
+            numbers = range(layer * width, (layer + 1) * width)
+            before = [effect.options(after=before)(number, str(effects)) for number in numbers]
+        return before
+
+    run = pipeline().submit(store=cluster.store)
+    for words in (("coordinator",), ("worker", "cpu", "--slots", "2"), ("worker", "cpu")):
+        cluster.start(*words)
+    for point, kind in (("send", "duplicate"), ("send", "cut_after"), ("push", "cut_after"), ("settle", "cut")) * 2:
+        servicebus_namespace.fault(point, kind, skip=5)
+    for layer in range(1, layers):
+        wait_until(lambda done=layer * width: lines(effects) >= done, f"layer {layer} is done", 60)  # type: ignore[misc]
+        servicebus_namespace.order("drop")
+
+    run.wait(timeout=90)
+
+    assert str(run.status) == "completed"
+    assert sorted(map(int, effects.read_text().split())) == list(range(layers * width))
+    assert {each.attempt for each in run.tasks()} == {1}
