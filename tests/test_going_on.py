@@ -180,3 +180,25 @@ def test_a_run_timeout_leaves_the_run_as_it_is(tmp_path: Path) -> None:
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "is running, 0 of 1 tasks have ended" in done.stderr
+
+
+def test_the_summary_says_what_a_resumed_run_took_over(tmp_path: Path) -> None:
+    mark = tmp_path / "repaired"
+
+    @workflow
+    def flow() -> Any:
+        return shell(f"test -e {mark}", name="bad")(), shell("true", name="good")()
+
+    first = flow().run(progress=False, id="w").summary()
+    assert (first["previously_completed"], first["completed"], first["failed_tasks"]) == (0, 1, ["bad"])
+    mark.touch()
+    second = flow().run(progress=False, id="w", resume=True).summary()
+    assert (second["previously_completed"], second["completed"], second["status"]) == (1, 2, "completed")
+
+
+def test_the_table_says_what_tasks_ask_for_if_any_does(tmp_path: Path) -> None:
+    @task(memory="2G", cores=1)
+    def asking() -> None: ...
+
+    run = asking().run(store=tmp_path / ".dagkit", progress=False)
+    assert list(run.table()["asks_for"]) == ["memory 2G, cores 1"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -46,6 +47,13 @@ class TaskRow:
         if self.started_at is None or self.completed_at is None:
             return None
         return self.completed_at - self.started_at
+
+    @property
+    def asks_for(self) -> str:
+        """`memory 40G, cores 4`; what an upstream task decides is `?` until it has."""
+        return ", ".join(
+            f"{key} {'?' if isinstance(value, Mapping) else value}" for key, value in self.resources.items()
+        )
 
     @property
     def wait_s(self) -> float | None:

@@ -8,6 +8,7 @@ import importlib
 import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dagkit import tables
@@ -102,6 +103,8 @@ class Run:
 
     def table(self) -> Any:
         """One row a task: a `pandas.DataFrame` if pandas is installed, else a list of dicts that shows as a table."""
+        rows = self.tasks()
+        asks = any(row.resources for row in rows)
         table = tables.Table(
             {
                 "task": row.name,
@@ -109,9 +112,10 @@ class Run:
                 "try": f"{row.attempt}/{row.max_attempts}",
                 "time_s": row.duration_s,
                 "queue": row.queue,
+                **({"asks_for": row.asks_for} if asks else {}),
                 "message": _first_line(row.error),
             }
-            for row in self.tasks()
+            for row in rows
         )
         return table.to_frame() if tables.has_pandas() else table
 
@@ -130,15 +134,21 @@ class Run:
         return tables.error_groups(row for row in self.tasks() if row.state is TaskState.FAILED)
 
     def summary(self) -> dict[str, Any]:
-        """Final status, elapsed seconds, counts by state and the names of failed tasks."""
-        row = self.row()
+        """Final status, elapsed seconds, counts by state and the names of failed tasks.
+
+        `previously_completed` counts those of the completed tasks that a resumed run took over.
+        """
+        row, tasks = self.row(), self.tasks()
+        begun = datetime.fromisoformat(self.store.load_definition(self.id)["created_at"]).timestamp()
+        done = [task.completed_at for task in tasks if task.state is TaskState.COMPLETED and task.completed_at]
         return {
             "workflow_id": self.id,
             "name": row.name,
             "status": str(row.status),
             "elapsed_s": row.updated_at - row.created_at,
             **row.counts.grouped(),
-            "failed_tasks": [task.name for task in self.tasks() if task.state is TaskState.FAILED],
+            "previously_completed": sum(at < begun for at in done),
+            "failed_tasks": [task.name for task in tasks if task.state is TaskState.FAILED],
         }
 
     # --- waiting and results

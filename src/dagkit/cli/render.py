@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -181,15 +181,10 @@ def task_table(tasks: Iterable[tuple[TaskRow, int, int]], *, verbose: bool = Fal
         error = plain(task.error) if verbose else plain(_first_line(task.error))
         if not verbose and len(error) > _ERROR_COLUMNS:
             error = error[: _ERROR_COLUMNS - 3] + "…"
-        asked = [_asked(task.resources)] if asks else []
+        asked = [plain(task.asks_for)] if asks else []
         deps = f"{done}/{total}" if total else ""
         body.append([plain(task.name), state_words(task.state), plain(task.queue), *asked, deps, error])
     return table(["Task", "Status", "Queue", *(["Asks for"] if asks else []), "Deps", "Error"], body)
-
-
-def _asked(resources: Mapping[str, Any]) -> str:
-    """`memory 40G, cores 4`; what an upstream task decides is not known yet."""
-    return plain(", ".join(f"{key} {'?' if isinstance(value, Mapping) else value}" for key, value in resources.items()))
 
 
 def table(head: Sequence[str], body: Iterable[Sequence[str]], *, right: Iterable[int] = (), indent: int = 0) -> str:
