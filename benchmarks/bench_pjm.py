@@ -102,9 +102,8 @@ def idle(jobs: int) -> None:
             began = time.thread_time()
             world.executor.poll(0)
             steps.append(time.thread_time() - began)
-        print(
-            f"idle step with a look: {1000 * statistics.median(looks):.0f} ms of processor time beside pjstat, {commands} command(s)"
-        )
+        look_ms = 1000 * statistics.median(looks)
+        print(f"idle step with a look: {look_ms:.0f} ms of processor time beside pjstat, {commands} command(s)")
         print(f"idle step without one: {1000 * statistics.median(steps):.1f} ms")
         world.executor.close()
         store.close()
