@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dagkit.engine.state import WorkflowState
 from dagkit.errors import UnknownTask
+from dagkit.model.messages import Completion
 from dagkit.model.states import TaskState
 from dagkit.viewing import Filter, RunViewer
 
@@ -117,3 +119,43 @@ def test_a_rerun_of_what_runs_is_refused_beforehand(run):
     effect = RunViewer(run(2, {"train-0": {"state": "running"}})).effect_of_rerun(["prepare"])
 
     assert "train-0 is running" in effect.is_refused
+
+
+def test_a_run_without_trouble_is_followed_without_reading_its_tasks(run, counting):
+    """What the coordinator counts by group is saved beside the state: a viewer costs by groups, never by tasks."""
+    shown = run(2_000)
+    stored = shown.store.load("run")
+    state, etag = WorkflowState.load(shown.spec, stored.state), stored.etag
+    (first,) = state.dispatch(1.0)
+    state.apply(Completion("run", first.name, True, attempt=1), 1.0)
+    etag = shown.store.save("run", state.take_changes(), etag)
+    viewer, store = RunViewer(shown), counting(shown)
+    viewer.look()
+
+    for _ in range(5):
+        for one in state.dispatch(1.0, lambda queue: 100):
+            state.apply(Completion("run", one.name, True, attempt=1), 1.0)
+        etag = store.save("run", state.take_changes(), etag)
+        look, page = viewer.look(), viewer.page()
+
+    assert [group.counts.completed for group in look.groups] == [1, 500, 0]
+    assert (page.total, page.rows[0].state) == (2_002, TaskState.COMPLETED)
+    assert store.whole == 0
+
+
+def test_after_a_failure_the_page_begins_with_it(run, counting):
+    shown = run(50)
+    stored = shown.store.load("run")
+    state = WorkflowState.load(shown.spec, stored.state)
+    (first,) = state.dispatch(1.0)
+    state.apply(Completion("run", first.name, True, attempt=1), 1.0)
+    viewer, store = RunViewer(shown), counting(shown)
+    attempts = state.dispatch(1.0)
+    state.apply(Completion("run", attempts[30].name, False, attempt=1, error="ValueError: no"), 1.0)
+    store.save("run", state.take_changes(), stored.etag)
+
+    look, page = viewer.look(), viewer.page()
+
+    assert [row.name for row in look.failures] == ["train-30"]
+    assert page.rows[0].name == "train-30"
+    assert store.whole == 1

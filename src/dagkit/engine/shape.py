@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.engine.policy import MERGE, need_of
 from dagkit.engine.ready import Lane, ReadyTasks
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from dagkit.model.spec import TaskSpec, WorkflowSpec
 
 __all__ = ["Shape", "is_merge", "limited_tasks"]
+
+
+_MAX_GROUPS: Final = 100
 
 
 def is_merge(kwargs: Mapping[str, Any]) -> bool:
@@ -39,6 +42,9 @@ class Shape:
         limited: Task -> its template, where templates have limits.
         scaled: Tasks that declare how their resources grow.
         fallbacks: Queues that some task may be moved to.
+        groups: What is counted apart for those who look at the run: templates, and tasks that have none; empty if they
+            are too many to be told with every save.
+        group_of: Per task, its place in `groups`; merge nodes have one too, and are not counted.
     """
 
     spec: WorkflowSpec
@@ -60,6 +66,8 @@ class Shape:
     scaled: frozenset[int]
     fallbacks: frozenset[str]
     queues: list[str]
+    groups: tuple[str, ...] = ()
+    group_of: Sequence[int] = ()
 
     @classmethod
     def of(cls, spec: WorkflowSpec) -> Shape:
@@ -70,6 +78,7 @@ class Shape:
         for merge in merges:
             needs[merge] = MERGE
         default_s = spec.default_task_timeout_s or 0
+        groups, group_of = _groups(tasks)
         return cls(
             spec=spec,
             names=[task.name for task in tasks],
@@ -90,6 +99,8 @@ class Shape:
             scaled=frozenset([i for i, task in enumerate(tasks) if task.resource_scales]),
             fallbacks=frozenset([queue for task in tasks for queue in task.fallback_queues]),
             queues=[task.queue or spec.default_queue for task in tasks],
+            groups=groups,
+            group_of=group_of,
         )
 
     def ready_tasks(self, limited: Mapping[int, str] | None = None) -> ReadyTasks:
@@ -106,6 +117,14 @@ def limited_tasks(spec: WorkflowSpec, templates: Collection[str]) -> dict[int, s
     if not templates:
         return {}
     return {i: name for i, task in enumerate(spec.tasks) if (name := task.template or task.name) in templates}
+
+
+def _groups(tasks: Sequence[TaskSpec]) -> tuple[tuple[str, ...], Sequence[int]]:
+    """Templates with their places, and the place of every task; nothing if there are too many."""
+    places: dict[str, int] = {}
+    new = places.setdefault
+    group_of = array("l", [new(task.template or task.name, len(places)) for task in tasks])
+    return (tuple(places), group_of) if len(places) <= _MAX_GROUPS else ((), ())
 
 
 def _delays(task: TaskSpec) -> tuple[float, ...]:

@@ -434,7 +434,8 @@ class WorkflowState:
         self._standing.is_changed = self._standing.has_just_launched = False
         tasks, head = self._table.take_changed(), self._head()
         taking = self._mirror.add(tasks)
-        return StateChanges(head, tasks, self.counts, partial(self._document_at, taking, head))
+        document = partial(self._document_at, taking, head)
+        return StateChanges(head, tasks, self.counts, document, self._table.count_groups())
 
     def document(self) -> dict[str, Any]:
         """The whole state document; O(tasks)."""

@@ -27,6 +27,9 @@ class TaskTable:
     """
 
     __slots__ = (
+        "_group_counts",
+        "_group_of",
+        "_groups",
         "_limited",
         "_merges",
         "_names",
@@ -79,6 +82,10 @@ class TaskTable:
         self.busy: dict[str, int] = dict.fromkeys(shape.limited.values(), 0)
         """Running tasks by template, where templates have limits."""
         self._limited, self._merges, self._names = shape.limited, shape.merges, shape.names
+        self._groups, self._group_of = shape.groups, shape.group_of
+        self._group_counts = [0] * (WIDTH * len(shape.groups))
+        for task, group in enumerate(shape.group_of):
+            self._group_counts[group * WIDTH + PENDING] += task not in shape.merges
         self.changed: list[int] = []
         """Tasks that changed since `take_changed`; those that are marked in `dirty`, each once."""
         self.dirty = bytearray(n)
@@ -100,6 +107,10 @@ class TaskTable:
         counts = self.counts
         counts[before] -= 1
         counts[after] += 1
+        if self._groups:
+            group = self._group_of[task] * WIDTH
+            self._group_counts[group + before] -= 1
+            self._group_counts[group + after] += 1
         if self._limited and (before == RUNNING or after == RUNNING) and task in self._limited:
             self.busy[self._limited[task]] += 1 if after == RUNNING else -1
 
@@ -161,6 +172,11 @@ class TaskTable:
     def count(self) -> Counts:
         pending, ready, running, completed, failed, upstream_failed, skipped, cancelled = self.counts
         return Counts(completed, failed, upstream_failed, skipped, cancelled, running, ready, pending)
+
+    def count_groups(self) -> dict[str, list[int]]:
+        """Tasks of each group by state, in the order of `STATES`; empty if the groups are too many."""
+        counts = self._group_counts
+        return {name: counts[at * WIDTH : (at + 1) * WIDTH] for at, name in enumerate(self._groups)}
 
     @property
     def has_changed(self) -> bool:
@@ -230,6 +246,10 @@ class TaskTable:
         if task not in self._merges:
             self.counts[PENDING] -= 1
             self.counts[code] += 1
+            if self._groups:
+                group = self._group_of[task] * WIDTH
+                self._group_counts[group + PENDING] -= 1
+                self._group_counts[group + code] += 1
             if code == RUNNING and task in self._limited:
                 self.busy[self._limited[task]] += 1
         try:

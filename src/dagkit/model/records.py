@@ -57,6 +57,7 @@ class StateChanges:
         tasks: (index, name, entry) of every task that changed; the entry is the task's whole compact document,
             `{}` if everything is at its default. It replaces what was stored.
         counts: The run's counts after the change.
+        groups: For those who look at the run, as in `RunRow.extra`; a store need not keep it.
         document: Builds the whole state document as of the moment the changes were taken, for stores that write all.
     """
 
@@ -64,6 +65,7 @@ class StateChanges:
     tasks: list[tuple[int, str, dict[str, Any]]]
     counts: Counts
     document: Callable[[], dict[str, Any]]
+    groups: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -86,3 +88,5 @@ class RunRow:
     driven_by: str | None = None
     """Who holds the run's lease, in words (`notebook (host-a)`); None if nobody does."""
     extra: dict[str, Any] = field(default_factory=dict)
+    """`groups`: tasks of each template by state (pending, ready, running, completed, failed, upstream failed, skipped,
+    cancelled), where the store keeps that; in the row of one run, not in listings."""

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from dagkit.errors import CorruptState, NewerFormat
-from dagkit.model.records import Counts
+from dagkit.model.records import Counts, StateChanges
 from dagkit.model.states import RunStatus, TaskState
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "counts_from_text",
     "counts_to_text",
     "encode",
+    "extra_of",
+    "head_to_text",
     "pack",
     "queues_from_text",
     "queues_to_text",
@@ -101,6 +103,17 @@ def queues_used(definition: Mapping[str, Any]) -> tuple[str, ...]:
     """Queues of the definition's tasks, sorted."""
     tasks = definition.get("tasks", {}).items()
     return tuple(sorted({task["queue"] for name, task in tasks if task.get("queue") and not name.startswith("__")}))
+
+
+def head_to_text(changes: StateChanges) -> str:
+    """The head as stores of ours keep it: with the counts of groups beside it."""
+    return encode({**changes.head, "groups": changes.groups} if changes.groups else changes.head)
+
+
+def extra_of(head: str) -> dict[str, Any]:
+    """What the text of a head says beside the columns of a row: `groups`, if whoever drives the run counts them."""
+    groups = json.loads(head).get("groups") if '"groups":' in head else None
+    return {"groups": groups} if isinstance(groups, dict) else {}
 
 
 def counts_to_text(counts: Counts) -> str:

@@ -115,7 +115,7 @@ class MemoryStore:
         )
 
     def save(self, workflow_id: str, changes: StateChanges, etag: str) -> str:
-        head = documents.encode(changes.head)
+        head = documents.head_to_text(changes)
         texts = {name: documents.encode(entry) for _, name, entry in changes.tasks}
         with self._lock:
             run = self._current(workflow_id, etag)
@@ -141,6 +141,7 @@ class MemoryStore:
             run = self._find(workflow_id)
             state = documents.unpack(run.head.encode(), f"state of run {workflow_id}")
             state["cancel_requested"] = bool(state.get("cancel_requested") or run.cancel_requested)
+            state.pop("groups", None)
             state["tasks"] = self.task_entries(workflow_id)
             return StoredRun(self.load_definition(workflow_id), state, run.etag)
 
@@ -162,7 +163,10 @@ class MemoryStore:
 
     def row(self, workflow_id: str) -> RunRow:
         with self._lock:
-            return self._row(workflow_id, self._find(workflow_id))
+            run = self._find(workflow_id)
+            row = self._row(workflow_id, run)
+            row.extra.update(documents.extra_of(run.head))
+            return row
 
     def rows(self, status: Collection[RunStatus] | None = None, limit: int | None = None) -> list[RunRow]:
         with self._lock:

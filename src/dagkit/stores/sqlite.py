@@ -141,7 +141,7 @@ class SQLiteStore(StoredFiles, LeaseTable):
             run,
             workflow_id,
             version,
-            documents.encode(changes.head),
+            documents.head_to_text(changes),
             changes.head["workflow_state"],
             documents.counts_to_text(changes.counts),
             changes.head.get("error") or "",
@@ -168,6 +168,7 @@ class SQLiteStore(StoredFiles, LeaseTable):
             tasks = _entries(connection, run)
         head = _parse_json(head_text, f"state of run {workflow_id}")
         documents.check_version(head, f"state of run {workflow_id}")
+        head.pop("groups", None)
         head["cancel_requested"] = bool(head.get("cancel_requested") or cancel)
         return StoredRun(definition, {**head, "tasks": _parse_entries(tasks, workflow_id)}, f"{run}.{version}")
 
@@ -209,8 +210,10 @@ class SQLiteStore(StoredFiles, LeaseTable):
 
     def row(self, workflow_id: str) -> RunRow:
         with self._database.reading(f"looking at run {workflow_id}") as connection:
-            found = self._find(connection, workflow_id, _ROW)
-            return _run_row(found, self._owners(connection))
+            *found, head = self._find(connection, workflow_id, f"{_ROW}, head")
+            row = _run_row(tuple(found), self._owners(connection))
+        row.extra.update(documents.extra_of(head))
+        return row
 
     def rows(self, status: Collection[RunStatus] | None = None, limit: int | None = None) -> list[RunRow]:
         chosen = "" if status is None else "WHERE status IN (SELECT value FROM json_each(?))"

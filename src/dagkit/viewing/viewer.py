@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +45,7 @@ class RunViewer:
         self._sample = Sample(Allowance(clock, _SAMPLE_SHARE, 1.0))
         self._rate = RateMeter()
         self._shown: tuple[object, ...] = ()
-        self._made_from: tuple[object, int] | None = None
+        self._made_from: tuple[object, ...] | None = None
         self._made: tuple[GroupView, ...] = ()
         self._selected_for: tuple[Filter, Census | None] | None = None
         self._selected: Sequence[int] = ()
@@ -63,6 +64,22 @@ class RunViewer:
         return {box.key: tuple([index[name] for name in box.members]) for box in self.picture.boxes}
 
     @cached_property
+    def _labels(self) -> dict[str, tuple[str, ...]]:
+        """The groups that the coordinator counts, by the box they make up; none for a box that holds parts of some."""
+        spec = self.run.spec
+        sizes = Counter([task.template or task.name for task in spec.tasks if not task.name.startswith("__merge_")])
+        labels: dict[str, tuple[str, ...]] = {}
+        for key, places in self._places.items():
+            names = tuple(dict.fromkeys([spec.tasks[place].template or spec.tasks[place].name for place in places]))
+            labels[key] = names if sum(sizes[name] for name in names) == len(places) else ()
+        return labels
+
+    @cached_property
+    def _uncounted(self) -> bool:
+        """Whether some box can be counted only by reading all tasks."""
+        return not all(self._labels.values())
+
+    @cached_property
     def _all_places(self) -> Sequence[int]:
         return [place for place, task in enumerate(self.run.spec.tasks) if not task.name.startswith("__merge_")]
 
@@ -72,9 +89,10 @@ class RunViewer:
         """The run as it is now. `BackendError` if the store cannot be read."""
         row, now = self.run.row(), self.run.store.now()
         self._rate.note(self._clock(), row.counts.ended)
-        self._refresh(row)
+        counted = row.extra.get("groups") or {}
+        self._refresh(row, for_trouble=bool(counted) and not self._uncounted)
         self._sample.refresh(self.run, self.picture.boxes, row)
-        groups = self._groups()
+        groups = self._groups(counted)
         failures = self._failures()
         rate = None if is_over(row) else self._rate.rate(now - row.created_at, row.counts.ended)
         driven_by = row.driven_by.split(" #", 1)[0] if row.driven_by else None
@@ -83,24 +101,38 @@ class RunViewer:
             self._shown, self._mark = shown, self._mark + 1
         return Snapshot(row, groups, failures, rate, driven_by, now, self._mark)
 
-    def _refresh(self, row: RunRow) -> None:
-        """Read all tasks again if something changed and it may cost that much."""
-        as_of = (row.status, row.counts, row.updated_at)
-        is_needed = self._census is None or as_of != self._census_of
+    def _refresh(self, row: RunRow, *, for_trouble: bool = False) -> None:
+        """Read all tasks again if something changed and it may cost that much.
+
+        `for_trouble`: only tasks that did not succeed matter, so if there are as many of each kind as before it is not
+        needed.
+        """
+        trouble = (row.counts.failed, row.counts.upstream_failed, row.counts.cancelled)
+        as_of = (trouble, row.status, row.counts, row.updated_at)
+        is_needed = as_of[:1] != self._census_of[:1] if for_trouble else as_of != self._census_of
+        if self._census is None and for_trouble:
+            is_needed = any(trouble)
         if is_needed and (is_over(row) or self._census_allowance.is_due):
             with self._census_allowance.spending():
                 entries = self.run.store.task_entries(self.run.id)
                 self._census, self._census_of = Census(self.run.spec, entries), as_of
 
-    def _groups(self) -> tuple[GroupView, ...]:
-        """Counted anew only when the tasks were read anew."""
-        made_from = (self._census, self._sample.version)
+    def _groups(self, counted: Mapping[str, Sequence[int]]) -> tuple[GroupView, ...]:
+        """Made anew only when they were counted anew."""
+        made_from = (self._census, self._sample.version, counted)
         if self._made_from != made_from:
-            self._made_from, self._made = made_from, tuple([self._group(box) for box in self.picture.boxes])
+            self._made_from = made_from
+            self._made = tuple([self._group(box, counted) for box in self.picture.boxes])
         return self._made
 
-    def _group(self, box: Box) -> GroupView:
-        counts = self._census.count(self._places[box.key]) if self._census else Counts(pending=len(box.members))
+    def _group(self, box: Box, counted: Mapping[str, Sequence[int]]) -> GroupView:
+        labels = self._labels[box.key]
+        if labels and all(label in counted for label in labels):
+            counts = _sum([counted[label] for label in labels])
+        elif self._census:
+            counts = self._census.count(self._places[box.key])
+        else:
+            counts = Counts(pending=len(box.members))
         has_begun = counts.pending < counts.total
         median_s, peak_bytes = self._sample.of(box.key)
         waits = "" if has_begun else ", ".join(filter(None, (box.needs, box.when)))
@@ -116,7 +148,7 @@ class RunViewer:
     def page(self, wanted: Filter = Filter(), offset: int = 0, limit: int = 50) -> Page:  # noqa: B008 - it is frozen
         """Some rows of the table. Their places are those of the last reading of all tasks, what they say is new."""
         if wanted.needs_states:
-            self._refresh(self.run.row())
+            self._refresh(self.run.row(), for_trouble=not wanted.states)
         selected = self._select(wanted)
         offset = max(0, min(offset, len(selected) - 1)) if selected else 0
         return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected))
@@ -157,3 +189,11 @@ class RunViewer:
     def effect_of_rerun(self, tasks: Sequence[str]) -> Effect:
         """What `run.rerun(tasks)` would run again. O(tasks)."""
         return effect_of_rerun(self.run, tasks)
+
+
+def _sum(groups: Sequence[Sequence[int]]) -> Counts:
+    """As `RunRow.extra` tells them."""
+    pending, ready, running, completed, failed, upstream_failed, skipped, cancelled = [
+        sum(each) for each in zip(*groups, strict=True)
+    ]
+    return Counts(completed, failed, upstream_failed, skipped, cancelled, running, ready, pending)
