@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -25,16 +26,15 @@ class Places:
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
         self._choices: dict[str, ExecutorChoice] = {}
-        self._names: dict[str, str] = {}
         self._routes: dict[str, Route] = {}
         self.made: list[Executor] = []
 
     def queue_of(self, profile: HpcProfile) -> str:
         """The name of the queue that stands for a profile."""
         choice = choice_of(profile, self._settings)
-        name = self._names.get(repr(choice))
-        if name is None:
-            name = self._names[repr(choice)] = f"{profile.target}-{profile.queue or 'default'}-{len(self._names)}"
+        digest = hashlib.sha256(repr(choice).encode()).hexdigest()[:8]  # the same in every process
+        name = f"{profile.target}-{profile.queue or 'default'}-{digest}"
+        if name not in self._choices:
             self._choices[name] = choice
             self._renew(choice.kind)
         return name

@@ -440,6 +440,11 @@ class BulkRunner:
         self._registry.lock()
         self._recover()
         chosen = [record for record in self._chosen(keys, stage) if not record.status.is_over]
+        strange = [record for record in chosen if record.status.is_active and self._executor(record) is None]
+        if strange:
+            raise UsageError(
+                f"job_key {strange[0].job_key!r} is active where this runner has no profile for: register it"
+            )
         for record in chosen:
             executor = self._executor(record) if record.status.is_active else None
             if executor is None:

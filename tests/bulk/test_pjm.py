@@ -1,0 +1,89 @@
+"""Bulk jobs on PJM: `dagkit bulk run` is killed again and again, and every job runs once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from executors.pjm.plain_pjm import PlainPjm
+
+CAMPAIGN = """\
+command: [/bin/sh, -c, 'echo ran >> out.txt']
+hpc: {target: fugaku}
+jobs:
+"""
+FUGAKU = """\
+[targets.fugaku]
+default = { executor = "pjm", group = "group1", elapse = "10m", mode = "MODE", group_size = 4, look_s = "200ms" }
+refill_s = "300ms"
+submit_interval_s = "0s"
+settle_s = "3s"
+files_s = "50ms"
+"""
+JOBS = 10
+
+
+class Nodes:
+    """Runs the jobs of a PJM as its nodes would, one after the other, in a thread."""
+
+    def __init__(self, pjm: PlainPjm) -> None:
+        self._pjm, self._over = pjm, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._over.wait(0.05):
+            for job, sub, _, script, _ in self._pjm.jobs("QUE")[:1]:
+                self._pjm.change(job, sub, "RUN")
+                inside = {"PATH": os.environ["PATH"], "PJM_BULKNUM": str(sub)}
+                done = subprocess.run(["bash", "-s"], input=script, text=True, env=inside, timeout=60, check=False)
+                self._pjm.change(job, sub, "EXT", done.returncode)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(60)
+
+
+@pytest.fixture
+def pjm(tmp_path: Path) -> Iterator[PlainPjm]:
+    machine = PlainPjm(tmp_path / "pjm")
+    machine.set(accept=6, bulksubjob=100)
+    nodes = Nodes(machine)
+    yield machine
+    nodes.stop()
+
+
+@pytest.mark.parametrize("mode", ["single", "bulk"])
+def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: PlainPjm, mode: str) -> None:
+    rows = [f"  - {{job_key: k{n}, work_dir: w/{n}, expected_outputs: [out.txt]}}\n" for n in range(JOBS)]
+    (tmp_path / "c.yaml").write_text(CAMPAIGN + "".join(rows))
+    (tmp_path / "dagkit.toml").write_text(FUGAKU.replace("MODE", mode))
+    dice, kills, code, deadline = random.Random(mode), 4, None, time.monotonic() + 90
+
+    while code != 0:
+        assert time.monotonic() < deadline
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dagkit.cli", "bulk", "run", "c.yaml"],
+            cwd=tmp_path,
+            env={**pjm.environment},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            code = process.wait(dice.uniform(0.4, 1.3) if kills else 60)
+        except subprocess.TimeoutExpired:
+            kills -= 1
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+    assert [(tmp_path / f"w/{n}/out.txt").read_text() for n in range(JOBS)] == ["ran\n"] * JOBS
+    assert not pjm.jobs("QUE", "RUN")
