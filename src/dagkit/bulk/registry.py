@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterable
@@ -98,6 +97,8 @@ class Registry:
             return
         fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
+            import fcntl  # where there is none, there is no PJM and no Slurm either
+
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             owner = os.read(fd, 200).decode(errors="replace")
