@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from executors.pjm.nodes import Nodes
 from executors.pjm.plain_pjm import PlainPjm
 
 CAMPAIGN = """\
@@ -32,34 +31,12 @@ files_s = "50ms"
 JOBS = 10
 
 
-class Nodes:
-    """Runs the jobs of a PJM as its nodes would, one after the other, in a thread."""
-
-    def __init__(self, pjm: PlainPjm) -> None:
-        self._pjm, self._over = pjm, threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._over.wait(0.05):
-            for job, sub, _, script, _ in self._pjm.jobs("QUE")[:1]:
-                self._pjm.change(job, sub, "RUN")
-                inside = {"PATH": os.environ["PATH"], "PJM_BULKNUM": str(sub)}
-                done = subprocess.run(["bash", "-s"], input=script, text=True, env=inside, timeout=60, check=False)
-                self._pjm.change(job, sub, "EXT", done.returncode)
-
-    def stop(self) -> None:
-        self._over.set()
-        self._thread.join(60)
-
-
 @pytest.fixture
 def pjm(tmp_path: Path) -> Iterator[PlainPjm]:
     machine = PlainPjm(tmp_path / "pjm")
     machine.set(accept=6, bulksubjob=100)
-    nodes = Nodes(machine)
-    yield machine
-    nodes.stop()
+    with Nodes(machine, 1):
+        yield machine
 
 
 @pytest.mark.parametrize("mode", ["single", "bulk"])

@@ -14,6 +14,10 @@ import pytest
 
 from dagkit.executors.base import Executor
 from dagkit.executors.local import LocalExecutor
+from dagkit.executors.pjm.client import Client
+from dagkit.executors.pjm.executor import PjmExecutor
+from dagkit.executors.pjm.request import PjmQueue
+from dagkit.executors.pjm.watch import Patience as PjmPatience
 from dagkit.executors.queued import QueuedExecutor
 from dagkit.executors.slurm.executor import SlurmExecutor
 from dagkit.executors.slurm.watch import Patience
@@ -26,6 +30,8 @@ from dagkit.stores import open_store
 from dagkit.stores.base import Store
 from dagkit.worker import Worker
 from executors.driving import call, collect, message, poll_until, run_all, run_one
+from executors.pjm.nodes import Nodes
+from executors.pjm.plain_pjm import PlainPjm
 
 SLURM = pytest.param("slurm", marks=pytest.mark.xdist_group("slurm"))
 PATIENCE = Patience(collect_s=0.0, look_s=0.3, most_look_s=1, grace_s=5, short_grace_s=1, files_s=0.1)
@@ -40,7 +46,7 @@ class Place:
     kind: str
 
 
-@pytest.fixture(params=["local", "queued", SLURM])
+@pytest.fixture(params=["local", "queued", SLURM, "pjm"])
 def place(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Iterator[Place]:
     kind: str = request.param
     if kind == "slurm":
@@ -53,15 +59,36 @@ def place(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Itera
             executor = LocalExecutor(store, slots=2, kill_timeout_s=1.0)
         elif kind == "queued":
             executor = QueuedExecutor(store, open_transport(store.url))
+        elif kind == "pjm":
+            executor = pjm_executor(store, tmp_path)
         else:
             executor = SlurmExecutor(store, folder=tmp_path / "slurm", patience=PATIENCE)
         made.append(executor)
         return executor
 
-    with _Worker(store) if kind == "queued" else _Nobody():
+    with _Worker(store) if kind == "queued" else Nodes(PlainPjm(tmp_path / "pjm")) if kind == "pjm" else _Nobody():
         yield Place(store, make, kind)
         for executor in made:
             executor.close(0.0)
+
+
+def pjm_executor(store: Store, folder: Path) -> PjmExecutor:
+    quick = PjmPatience(
+        look_s=0.1,
+        most_look_s=0.3,
+        refill_s=60,
+        submit_interval_s=0,
+        short_grace_s=1,
+        grace_s=5,
+        files_s=0.05,
+        missing_s=5,
+    )
+    client = Client(environ=PlainPjm(folder / "pjm").environment)
+    executor = PjmExecutor(
+        store, folder=folder / "spools", default=PjmQueue(elapse_s=600), patience=quick, client=client
+    )
+    assert executor.open_refill(20)
+    return executor
 
 
 class _Worker:

@@ -127,6 +127,16 @@ class PjmExecutor:
         is_open = any(quota.is_open for quota in self._quotas.values())
         return 0 if (self._is_waiting or self._again) and not is_open else None
 
+    def open_refill(self, limit_s: float) -> bool:
+        """Ask PJM how much it takes before there are messages; whether it has said so within `limit_s`."""
+        self._is_waiting = True
+        deadline = time.monotonic() + limit_s
+        while self.capacity() == 0 and time.monotonic() < deadline:
+            self._tend()
+            self._bell.wait(0.01)
+        self._is_waiting = False
+        return any(quota.is_open for quota in self._quotas.values())
+
     def _is_carried(self, message: TaskMessage) -> bool:
         """Whether a job has it already, by this process or by one before."""
         self._books(message.workflow_id)
