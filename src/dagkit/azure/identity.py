@@ -42,7 +42,15 @@ def chain_findings(scope: str = STORAGE_SCOPE) -> list[tuple[str, bool, str]]:
     for thread in threads:
         thread.join(_ONE_S)
     silent = (False, f"did not answer within {_ONE_S:g} s")
-    return [(type(member).__name__, *said.get(index, silent)) for index, member in enumerate(members)]
+    return [_named(type(member).__name__, *said.get(index, silent)) for index, member in enumerate(members)]
+
+
+def _named(name: str, gave: bool, text: str) -> tuple[str, bool, str]:
+    """What a credential said, without its name; one that could not even be made is known by its words."""
+    first, _, rest = text.partition(" ")
+    if name == "FailedDACCredential":
+        name = first
+    return name, gave, rest if first == name and rest else text
 
 
 def _ask(member: Any, scope: str) -> tuple[bool, str]:
