@@ -98,6 +98,9 @@ class Fleet:
         return [key for key in drive.in_flight() if not getattr(self.of(drive.queue_of(key.task)), "lives_on", False)]
 
     def acknowledge(self, completions: Sequence[Completion], queue_of: Callable[[str], str]) -> None:
+        if len(self._distinct) == 1:  # nobody else can have reported them
+            self._distinct[0].acknowledge(completions)
+            return
         for executor, concerned in self.grouped(completions, lambda completion: queue_of(completion.task)):
             executor.acknowledge(concerned)
 
