@@ -63,4 +63,6 @@ def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: Plai
             process.wait()
 
     assert [(tmp_path / f"w/{n}/out.txt").read_text() for n in range(JOBS)] == ["ran\n"] * JOBS
-    assert not pjm.jobs("QUE", "RUN")
+    while pjm.jobs("QUE", "RUN"):  # a job has left its completion a moment before it ends
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
