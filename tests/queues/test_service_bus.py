@@ -14,6 +14,7 @@ from dagkit.azure.bus import find_bus
 from dagkit.errors import BackendError, ConfigError, PayloadTooLarge
 from dagkit.queues import open_transport, service_url
 from dagkit.queues.base import OutMessage
+from services.processes import wait_until
 
 pytestmark = [
     # The SDK leaves the sockets of connections that failed to the garbage collector.
@@ -344,6 +345,13 @@ def test_a_service_that_accepts_and_says_nothing_is_given_up_in_time(bus, monkey
     send(queue, "a")
     assert [one.id for one in receive(queue)] == ["a"]
     transport.close()
+    bus.order("drop")  # the SDK would listen for ever to a connection that says nothing
+    wait_until(lambda: not lanes(), "the thread that was left behind has given up")
+
+
+def lanes():
+    """Threads of transports; one that outlives its test leaves its sockets to the tests after it."""
+    return [one.name for one in threading.enumerate() if one.name.startswith(("dagkit-receive-", "dagkit-keep-"))]
 
 
 def test_a_clock_far_ahead_of_the_service_is_said_before_messages_are_taken(queue, monkeypatch):
