@@ -347,6 +347,7 @@ def test_a_service_that_accepts_and_says_nothing_is_given_up_in_time(bus, monkey
     transport.close()
     bus.order("drop")  # the SDK would listen for ever to a connection that says nothing
     wait_until(lambda: not lanes(), "the thread that was left behind has given up")
+    gc.collect()
 
 
 def lanes():
