@@ -49,7 +49,9 @@ def test_errors_newest_first_with_the_log(swept) -> None:
     (failure,) = swept.json("errors", "s")
     assert (failure["task"], failure["kind"], failure["attempts"]) == ("bad", "user", 1)
     assert "said so" in failure["log_tail"]
-    assert "bad failed (attempt 1 of 1, user)" in swept.call("errors", "s").stdout
+    said = swept.call("errors", "s").stdout
+    assert said.startswith("✗ bad failed (attempt 1 of 1, user)")
+    assert "\n\nLast lines of its log:\n" in said
     assert "No task has failed." in swept.call("errors", swept.submit(swept.diamond)).stdout
 
 

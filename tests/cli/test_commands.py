@@ -232,7 +232,16 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_by_its_name(project) -> N
     assert project.json("status", "diamond")["workflow_id"] == workflow_id
     assert project.json("status", f"diamond-{workflow_id[:4]}")["workflow_id"] == workflow_id
     project.submit()
-    assert "may mean 2 runs" in project.call("status", "diamond", code=2).stderr
+    assert "may mean 2 runs, newest first: " in project.call("status", "diamond", code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["status", "errors", "explain", "usage"])
+def test_commands_that_look_take_the_run_that_changed_last(project, command) -> None:
+    project.submit()
+    latest = project.submit()
+
+    assert project.call(command).stdout == project.call(command, latest).stdout
+    assert project.call(command, "latest").stdout == project.call(command, latest).stdout
 
 
 def test_list_filters_and_says_when_there_is_nothing(project) -> None:

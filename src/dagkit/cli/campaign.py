@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from dagkit.cli.change import go_on, wait_option
-from dagkit.cli.params import RUN
+from dagkit.cli.params import LATEST, RUN, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.wording import count, plain
 
@@ -20,14 +20,14 @@ _SHOWN = (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB a
 
 
 @command("usage")
-@click.argument("runs", nargs=-1, required=True, type=RUN, metavar="RUN...")
+@click.argument("runs", nargs=-1, type=RUN, metavar="[RUN]...")
 @click.option("--template", metavar="NAME", help="Only the tasks made from this declaration.")
 @json_option
 def usage(session: Session, runs: Sequence[str], template: str | None, as_json: bool) -> None:
-    """Time, memory and processor time by template, of several runs together if several are named."""
+    """Time, memory and processor time by template, of all runs that are named together, or of the last one."""
     from dagkit.tables import usage_table
 
-    table = usage_table(row for run in runs for row in session.run(run).tasks())
+    table = usage_table(row for run in runs or [LATEST] for row in session.run(run).tasks())
     rows = [row for row in table if template is None or row["template"] == template]
     if template is not None and not rows:
         known = ", ".join(str(row["template"]) for row in table)
@@ -70,7 +70,7 @@ def resources(session: Session, run: str, output: Path | None, margin: float, pe
 
 
 @command("errors")
-@click.argument("run", type=RUN, metavar="RUN")
+@run_to_look_at
 @click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="How many, newest first.")
 @click.option("--grouped", is_flag=True, help="What they have in common, the most frequent first.")
 @json_option
@@ -98,7 +98,7 @@ def errors(session: Session, run: str, limit: int, grouped: bool, as_json: bool)
     if not found:
         click.echo("No task has failed.")
     for failure in found:
-        click.echo(f"{plain(str(failure))}\n")
+        click.echo(f"{click.style('✗', fg='red')} {plain(str(failure), keep_lines=True)}\n")
 
 
 def _grouped(groups: Sequence[dict[str, Any]], as_json: bool) -> None:

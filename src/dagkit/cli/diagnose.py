@@ -8,7 +8,7 @@ import click
 
 from dagkit.cli import render
 from dagkit.cli.failing import FAILED
-from dagkit.cli.params import DURATION, RUN
+from dagkit.cli.params import DURATION, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option
 from dagkit.cli.wording import count, plain
 from dagkit.errors import UnknownRun, UnknownTask
@@ -20,7 +20,7 @@ _COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 
 
 @command("explain")
-@click.argument("run", type=RUN, metavar="RUN")
+@run_to_look_at
 @click.option("--task", metavar="TASK", help="Only this task.")
 @json_option
 def explain(session: Session, run: str, task: str | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import click
 
 from dagkit.cli import render
 from dagkit.cli.documents import dependencies, driver_words, run_document, status_document, store_summary, task_document
-from dagkit.cli.params import DURATION, RUN, RUN_STATUS, TASK_STATE
+from dagkit.cli.params import DURATION, RUN, RUN_STATUS, TASK_STATE, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.view import RunView, layers_of, view_of
 from dagkit.cli.wording import ago, count, plain
@@ -40,7 +40,7 @@ def view_of_run(run: Run, picture: Picture | None = None, *, by_layer: bool = Fa
 
 
 @command("status")
-@click.argument("run", type=RUN, metavar="RUN")
+@run_to_look_at
 @click.option("-v", "--verbose", is_flag=True, help="Whole error texts in the table of tasks.")
 @click.option("--by-layer", is_flag=True, help="Groups by depth in the graph instead of by template.")
 @click.option("--tasks/--no-tasks", "with_tasks", default=False, help="Also the table of tasks.")

@@ -12,7 +12,10 @@ from click.shell_completion import CompletionItem
 from dagkit.model.states import RunStatus, TaskState
 from dagkit.settings import Option, parse_duration
 
-__all__ = ["DURATION", "RUN", "RUN_STATUS", "TASK_STATE", "setting_options"]
+__all__ = ["DURATION", "LATEST", "RUN", "RUN_STATUS", "TASK_STATE", "run_to_look_at", "setting_options"]
+
+#: The run that changed last, where a command that only looks is not told which.
+LATEST = "latest"
 
 _COMPLETED_RUNS = 200
 
@@ -51,6 +54,11 @@ class RunWords(click.ParamType):  # type: ignore[type-arg]
             for row in rows
             if row.workflow_id.startswith(incomplete)
         ]
+
+
+def run_to_look_at(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An argument `[RUN]`: the run that changed last, unless another one is named."""
+    return click.argument("run", type=RUN, metavar="[RUN]", default=LATEST)(function)
 
 
 DURATION = Duration()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.cli.params import LATEST
 from dagkit.cli.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Session:
         os.environ.update({name: str(value) for name, value in said.items() if value is not None})
 
     def run(self, words: str) -> Run:
-        """The run that somebody means: by id, by the beginning of an id, by `name-<beginning of the id>` or by name."""
+        """The run that is meant: by id, the beginning of an id, `name-<beginning of the id>`, name, or `latest`."""
         from dagkit.run import Run
 
         return Run(self.store, self.find(words), self.settings)
@@ -99,9 +100,11 @@ class Session:
         fitting = [row for row in rows if words and _means(words, row.workflow_id, row.name)]
         if len(fitting) == 1:
             return fitting[0].workflow_id
+        if words == LATEST and rows:
+            return rows[0].workflow_id
         if fitting:
             shown = ", ".join(row.workflow_id for row in fitting[:5]) + (", ..." if len(fitting) > 5 else "")
-            raise UsageError(f"{words!r} may mean {len(fitting)} runs: {shown}")
+            raise UsageError(f"{words!r} may mean {len(fitting)} runs, newest first: {shown}")
         raise UnknownRun(words, self.store.url, closest(words, [row.workflow_id for row in rows], limit=2))
 
     def log_to_stderr(self, default: int = logging.WARNING) -> None:

@@ -10,7 +10,7 @@ import click
 
 from dagkit.cli import render
 from dagkit.cli.look import columns_of_terminal, view_of_run
-from dagkit.cli.params import DURATION, RUN
+from dagkit.cli.params import DURATION, run_to_look_at
 from dagkit.cli.session import Session, command
 from dagkit.errors import BackendError
 from dagkit.model.states import RunStatus
@@ -24,7 +24,7 @@ _LEAST_REST = 5
 
 
 @command("watch")
-@click.argument("run", type=RUN, metavar="RUN")
+@run_to_look_at
 @click.option("--interval", type=DURATION, default=1.0, show_default=True, help="Between looks.")
 def watch(session: Session, run: str, interval: float) -> int:
     """Follow a run until it is over; ends with 1 if it failed or was cancelled."""
