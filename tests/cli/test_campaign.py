@@ -28,7 +28,10 @@ def test_usage_by_template(swept) -> None:
     assert rows["fit"]["time_s_max"] >= 0.05
 
     said = swept.call("usage", "s", "--template", "fit").stdout
-    assert "fit  2 tasks, 2 attempts" in said
+    head, line = said.splitlines()
+    assert " ".join(head.split()).startswith("template tasks attempts time median p95 max processor median max memory")
+    assert line.split()[:3] == ["fit", "2", "2"]
+    assert "MiB" in line
     assert "bad" not in said
     assert (
         "no template 'fot'; there are fit, bad, after" in swept.call("usage", "s", "--template", "fot", code=2).stderr

@@ -8,15 +8,21 @@ from typing import Any
 
 import click
 
+from dagkit.cli import render
 from dagkit.cli.change import go_on, wait_option
 from dagkit.cli.params import LATEST, RUN, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import count, plain
+from dagkit.cli.wording import count, duration, memory, plain
 
 __all__ = ["commands"]
 
-_PARTS = ("min", "median", "mean", "p95", "max")
-_SHOWN = (("time_s", "s"), ("cpu_s", "s of processor time"), ("peak_mib", "MiB at most"), ("wait_s", "s of waiting"))
+#: Columns of `dagkit usage`: what is measured, and its statistics that are shown; --json has all.
+_SHOWN = (
+    ("time", "time_s", ("median", "p95", "max")),
+    ("processor", "cpu_s", ("median", "max")),
+    ("memory", "peak_mib", ("median", "max")),
+    ("waiting", "wait_s", ("median", "max")),
+)
 
 
 @command("usage")
@@ -35,16 +41,25 @@ def usage(session: Session, runs: Sequence[str], template: str | None, as_json: 
     if as_json:
         emit(rows)
         return
-    for row in rows:
-        click.echo(f"{plain(str(row['template']))}  {count(row['tasks'], 'task')}, {count(row['attempts'], 'attempt')}")
-        for name, unit in _SHOWN:
-            words = [f"{part} {row[f'{name}_{part}']:.4g}" for part in _PARTS if _has(row, name)]
-            if words:
-                click.echo(f"  {', '.join(words)} {unit}")
+    click.echo(_usage_words(rows))
 
 
-def _has(row: dict[str, Any], name: str) -> bool:
-    return row.get(f"{name}_min") is not None
+def _usage_words(rows: Sequence[dict[str, Any]]) -> str:
+    head = ["template", "tasks", "attempts"]
+    for title, _, parts in _SHOWN:
+        head += [f"{title} {parts[0]}", *parts[1:]]
+    body = [
+        [plain(str(row["template"])), f"{row['tasks']:,}", f"{row['attempts']:,}"]
+        + [_measured(name, row.get(f"{name}_{part}")) for _, name, parts in _SHOWN for part in parts]
+        for row in rows
+    ]
+    return render.table(head, body, right=range(1, len(head)))
+
+
+def _measured(name: str, value: float | None) -> str:
+    if value is None:
+        return "–"
+    return memory(value * 2**20) if name == "peak_mib" else duration(value)
 
 
 @command("resources")
