@@ -229,7 +229,7 @@ def test_a_missing_part_says_what_is_there() -> None:
         (Node("stats", "fit", "b"), r"stats\['fit'\] has no key 'b'"),
         (Node("rows", 3), "rows has 1 items, and 3 is none of them"),
         (Node("none", "a"), "none has no output"),
-        (Node("number", "a"), "number is a int without 'a'"),
+        (Node("number", "a"), "number is of type int, without 'a'"),
     ]
     for node, message in expected:
         with pytest.raises(MissingPart, match=message):

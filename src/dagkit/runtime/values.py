@@ -267,4 +267,4 @@ def _why(value: Any, task: str, path: tuple[str | int, ...], step: Any) -> str:
         return f"{here} has no key {step!r}; it has {keys or 'none'}"
     if isinstance(value, (list, tuple)):
         return f"{here} has {len(value)} items, and {step!r} is none of them"
-    return f"{here} is a {type(value).__name__} without {step!r}"
+    return f"{here} is of type {type(value).__name__}, without {step!r}"
