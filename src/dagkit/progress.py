@@ -57,7 +57,9 @@ def format_counts(counts: Counts) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """`0.4 s`, `12 s`, `3:05`, `2:10:00`."""
+    """`3 ms`, `0.4 s`, `12 s`, `3:05`, `2:10:00`."""
+    if 0 < seconds < 0.095:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.001 else "<1 ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:

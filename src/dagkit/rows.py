@@ -10,7 +10,7 @@ from typing import Any
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import TaskState
 
-__all__ = ["TaskRow", "task_row"]
+__all__ = ["TaskRow", "seconds_of", "task_row"]
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,8 @@ def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
         queue=entry.get("queue") or spec.queue_of(task),
         template=task.template or task.name,
         depends_on=task.depends_on,
-        started_at=_seconds(entry.get("started_at")),
-        completed_at=_seconds(entry.get("completed_at")),
+        started_at=seconds_of(entry.get("started_at")),
+        completed_at=seconds_of(entry.get("completed_at")),
         error=entry.get("error") or "",
         kind=entry.get("kind"),
         output_ref=entry.get("output_ref"),
@@ -88,7 +88,7 @@ def task_row(spec: WorkflowSpec, index: int, entry: dict[str, Any]) -> TaskRow:
     )
 
 
-def _seconds(stamp: Any) -> float | None:
+def seconds_of(stamp: Any) -> float | None:
     """Times are ISO 8601 in documents of ai4s-jobq and seconds in ours."""
     if stamp is None or isinstance(stamp, (int, float)):
         return stamp

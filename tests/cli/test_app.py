@@ -45,7 +45,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["statu"], ["--sto", "x"], ["status"], ["tasks", "--status", "broken"], ["list", "--recent", "0"]]
+    "words", [["statu"], ["--sto", "x"], ["cancel"], ["tasks", "--status", "broken"], ["list", "--recent", "0"]]
 )
 def test_wrong_use_is_one_line_and_exit_code_2(project, words: list[str]) -> None:
     stderr = project.call(*words, code=2).stderr

@@ -153,7 +153,7 @@ def _called(found: Any, source: str, parameters: dict[str, Any]) -> Flow:
             raise UsageError(f"{source} is a flow that is traced already and takes no parameters")
         return found
     if not isinstance(found, Workflow) and not callable(found):
-        raise UsageError(f"{source} is of type {type(found).__name__}, no workflow")
+        raise UsageError(f"{source} is of type {type(found).__name__}, not a workflow")
     _check_parameters(found, source, parameters)
     made = found(**parameters)
     if not isinstance(made, Flow):

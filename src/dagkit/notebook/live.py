@@ -45,14 +45,14 @@ _views: weakref.WeakSet[LiveView] = weakref.WeakSet()
 class LiveView:
     """Looks at a run for those who watch. `publish` is given what changed by name, from the view's own thread.
 
-    Names: `head`, `groups`, `page`, `task`, `log`, `result`, `chosen`, `confirm`, `notice`, `answered`. Each value has
-    a bounded size, whatever the number of tasks. Thread-safe.
+    Names: `head`, `groups`, `page`, `task`, `log`, `usage`, `events`, `result`, `chosen`, `confirm`, `notice`,
+    `answered`. Each value has a bounded size, whatever the number of tasks. Thread-safe.
     """
 
     def __init__(self, run: Run, publish: Publish, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.run, self.viewer = run, RunViewer(run, clock=clock)
         self._publish, self._clock = publish, clock
-        self._selection, self._actions = Selection(self.viewer), Actions(self.viewer)
+        self._selection, self._actions = Selection(self.viewer, clock), Actions(self.viewer)
         self._condition = threading.Condition()
         self._asked: deque[Mapping[str, Any]] = deque()
         self._thread: threading.Thread | None = None
@@ -216,6 +216,11 @@ class LiveView:
                 return self._selection.choose(question)
             case "task":
                 return self._selection.choose_task(question)
+            case "tab":
+                return self._selection.choose_tab(question)
+            case "gone":
+                self._selection.forget(str(question.get("view", ""))[:40])
+                return {}
             case "result":
                 row = self.viewer.detail(str(question.get("name")))
                 return {"result": of_result(self.run.store, row)}

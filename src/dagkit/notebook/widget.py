@@ -79,6 +79,8 @@ def _widget_class() -> Any:
         page = _dict()
         task = _dict()
         log = _dict()
+        usage = _dict()
+        events = _dict()
         result = _dict()
         chosen = _dict()
         confirm = _dict()

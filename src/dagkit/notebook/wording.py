@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dagkit.model.names import fold_id
@@ -10,12 +12,14 @@ from dagkit.model.states import SEGMENT_ORDER, TaskState
 from dagkit.notebook.lettering import shorten
 from dagkit.progress import format_duration
 from dagkit.rows import TaskRow
-from dagkit.viewing import GroupView, Page, Snapshot
+from dagkit.viewing import Event, GroupUsage, GroupView, Page, Snapshot, advice, failure_words
 
-__all__ = ["details_of", "memory", "of_group", "of_page", "of_snapshot", "of_task"]
+__all__ = ["details_of", "memory", "of_events", "of_group", "of_page", "of_snapshot", "of_task", "of_usage"]
 
 ERROR_CHARS: Final = 8_000
 _MESSAGE_CELLS: Final = 160
+_MOST_ATTEMPTS: Final = 11
+_MOST_USAGE: Final = 60
 
 
 def memory(size: float) -> str:
@@ -102,22 +106,79 @@ def of_page(page: Page, now: float) -> dict[str, Any]:
     return {"offset": page.offset, "total": page.total, "now": now, "rows": [of_row(row) for row in page.rows]}
 
 
-def of_task(row: TaskRow, group: str | None) -> dict[str, Any]:
+def of_task(row: TaskRow, group: str | None, attempts: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """What is said of the task that is selected; of a long error the end, where the cause stands."""
     error = row.error if len(row.error) <= ERROR_CHARS else f"{row.error[:500]}\n…\n{row.error[-ERROR_CHARS:]}"
-    facts = [f"attempt {row.attempt} of {row.max_attempts}" if row.attempt else "not begun", row.queue]
-    if row.duration_s is not None:
-        facts.append(format_duration(row.duration_s))
-    if peak := row.usage.get("peak_rss_bytes"):
-        facts.append(memory(peak))
-    if row.kind:
-        facts.append(f"kind: {row.kind}")
     parents = ", ".join(row.depends_on[:3]) + (f" and {len(row.depends_on) - 3:,} more" * (len(row.depends_on) > 3))
     return {
         "name": row.name,
         "state": row.state.value,
         "group": group,
         "error": error,
-        "facts": " · ".join(facts),
-        "after": f"after {parents}" if parents else "",
+        "facts": " · ".join(_facts(row)),
+        "after": f"after {shorten(parents, 200)}" if parents else "",
+        "history": [failure_words(one, then) for one, then in itertools.pairwise(attempts)],
+        "advice": advice(row) if row.state is TaskState.FAILED else "",
+        "attempts": [_of_attempt(one) for one in attempts[-_MOST_ATTEMPTS:]],
     }
+
+
+def _facts(row: TaskRow) -> list[str]:
+    facts = [f"attempt {row.attempt} of {row.max_attempts}" if row.attempt else "not begun", row.queue]
+    if row.state is TaskState.RUNNING and row.started_at is None:
+        facts.append("handed to its queue, has not been seen to begin")
+    if host := row.usage.get("host"):
+        facts.append(f"on {shorten(str(host), 40)}")
+    if row.duration_s is not None and row.state is not TaskState.RUNNING:
+        facts.append(format_duration(row.duration_s))
+    peak = row.usage.get("peak_rss_bytes")
+    asked = shorten(row.asks_for, 80)
+    if peak or asked:
+        facts.append(" of ".join(filter(None, [memory(peak) if peak else "", f"asked: {asked}" if asked else ""])))
+    if row.kind:
+        facts.append(f"kind: {row.kind}")
+    return facts
+
+
+def _of_attempt(attempt: Mapping[str, Any]) -> list[str]:
+    """[number, how it ended, time, peak, asked for, where]."""
+    state, kind, wall_s = attempt.get("state", "failed"), attempt.get("kind"), attempt.get("wall_s")
+    peak, asked = attempt.get("peak_rss_bytes"), attempt.get("resources") or {}
+    return [
+        str(attempt.get("attempt", "")),
+        TaskState(state).words + (f" ({kind})" if kind and state == "failed" else ""),
+        "" if wall_s is None else format_duration(wall_s),
+        memory(peak) if peak else "",
+        shorten(", ".join(f"{key} {'?' if isinstance(v, Mapping) else v}" for key, v in asked.items()), 60),
+        shorten(str(attempt.get("host") or attempt.get("queue") or ""), 40),
+    ]
+
+
+def of_usage(rows: Sequence[tuple[GroupView, GroupUsage]]) -> dict[str, Any]:
+    """[group, measured, tasks, median, longest, peak, asked for, cores, waited] of groups of which it is known."""
+    known = [(group, used) for group, used in rows if used.measured or used.peak_bytes]
+    return {"rows": [_of_usage(group, used) for group, used in known[:_MOST_USAGE]], "more": len(known[_MOST_USAGE:])}
+
+
+def _of_usage(group: GroupView, used: GroupUsage) -> list[Any]:
+    times = [used.median_s, used.longest_s, used.wait_s]
+    median, longest, waited = ["" if time is None else format_duration(time) for time in times]
+    return [
+        shorten(group.title, 40),
+        used.measured,
+        group.size,
+        median,
+        longest if group.size > 1 else "",
+        memory(used.peak_bytes) if used.peak_bytes else "",
+        shorten(used.asked, 60),
+        "" if used.cores is None else f"{used.cores:.1f}",
+        waited,
+    ]
+
+
+def of_events(events: Sequence[Event]) -> dict[str, Any]:
+    """[at, state, subject, task, text], newest first."""
+    rows = [
+        [round(one.at, 1), one.state, shorten(one.subject, 60), one.task, shorten(one.text, 140)] for one in events
+    ]
+    return {"rows": rows}

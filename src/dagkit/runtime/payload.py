@@ -76,7 +76,7 @@ def load_function(reference: str | None = None, data: bytes | None = None) -> Ca
 
 def _callable(found: Any, source: str) -> Callable[..., Any]:
     if not callable(found):
-        raise CorruptState(f"{source} is of type {type(found).__name__}, no function")
+        raise CorruptState(f"{source} is of type {type(found).__name__}, not a function")
     return found  # type: ignore[no-any-return]
 
 

@@ -6,18 +6,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.states import TaskState
 from dagkit.notebook.picture import Box, Picture
 from dagkit.rows import TaskRow, task_row
+from dagkit.viewing.attempts import attempts_of
 from dagkit.viewing.census import Census
 from dagkit.viewing.effects import Effect, effect_of_rerun, effect_of_retry
+from dagkit.viewing.events import Event, happened
 from dagkit.viewing.log_tail import LogTail
 from dagkit.viewing.pace import Allowance, RateMeter
 from dagkit.viewing.pages import Filter, Page, select
-from dagkit.viewing.sample import Sample
+from dagkit.viewing.sample import GroupUsage, Sample
 from dagkit.viewing.snapshot import GroupView, Snapshot, is_over
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ class RunViewer:
         self._made: tuple[GroupView, ...] = ()
         self._selected_for: tuple[Filter, Census | None] | None = None
         self._selected: Sequence[int] = ()
+        self._events: tuple[Event, ...] = ()
+        self._events_of: tuple[object, ...] = ()
         self._mark = 0
 
     # --- what stays
@@ -134,14 +138,32 @@ class RunViewer:
         else:
             counts = Counts(pending=len(box.members))
         has_begun = counts.pending < counts.total
-        median_s, peak_bytes = self._sample.of(box.key)
+        used = self._sample.of(box.key)
         waits = "" if has_begun else ", ".join(filter(None, (box.needs, box.when)))
-        return GroupView(box.key, box.title, len(box.members), box.queue, counts, waits, median_s, peak_bytes)
+        return GroupView(box.key, box.title, len(box.members), box.queue, counts, waits, used.median_s, used.peak_bytes)
 
     def _failures(self) -> tuple[TaskRow, ...]:
         places = self._census.failed(MAX_FAILURES) if self._census else []
         rows = self._rows(places)
         return tuple([row for row in rows if row.state is TaskState.FAILED])
+
+    # --- more about the whole
+
+    def usage(self) -> list[tuple[GroupView, GroupUsage]]:
+        """What the tasks of each group took, as of the last look."""
+        return [(group, self._sample.of(group.key)) for group in self._made]
+
+    def events(self) -> tuple[Event, ...]:
+        """What happened, newest first; at most a hundred. Reads all tasks again when something changed, but that within
+        the same tenth of the time."""
+        row = self.run.row()
+        as_of = (row.status, row.counts, row.updated_at)
+        if as_of != self._events_of and (is_over(row) or not self._events_of or self._census_allowance.is_due):
+            with self._census_allowance.spending():
+                entries = self.run.store.task_entries(self.run.id)
+                members = {box.key: box.members for box in self.picture.boxes}
+                self._events, self._events_of = happened(self.run.spec, row, self._made, members, entries), as_of
+        return self._events
 
     # --- tasks
 
@@ -164,6 +186,10 @@ class RunViewer:
     def detail(self, task: str) -> TaskRow:
         """One task with its whole error. `UnknownTask`."""
         return self.run.task(task)
+
+    def attempts(self, row: TaskRow) -> list[Mapping[str, Any]]:
+        """Its attempts, oldest first: what each used, asked for and died of."""
+        return attempts_of(row, self.run.spec.tasks[self.run.spec.index[row.name]].resources)
 
     def group_of(self, task: str) -> str | None:
         """Key of the group that a task is shown in."""

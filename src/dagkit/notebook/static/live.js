@@ -22,6 +22,7 @@ function text(node, words) {
 
 function seconds(value) {
   if (value == null || value < 0) return "–";
+  if (value > 0 && value < 0.095) return value < 0.001 ? "<1 ms" : `${(1000 * value).toFixed(0)} ms`;
   if (value < 10) return `${value.toFixed(1)} s`;
   if (value < 60) return `${value.toFixed(0)} s`;
   const whole = Math.floor(value), minutes = Math.floor(whole / 60) % 60, hours = Math.floor(whole / 3600);
@@ -42,7 +43,7 @@ class View {
     this.states = this.words.states.map(([value, words, glyph]) => ({ value, words, glyph }));
     this.byValue = Object.fromEntries(this.states.map((state) => [state.value, state]));
     const before = kept.get(model.get("head").id), chosen = before?.query ?? model.get("chosen");
-    this.query = { group: chosen.group ?? null, states: chosen.states ?? [], text: chosen.text ?? "", offset: 0 };
+    this.query = { group: chosen.group ?? null, states: chosen.states ?? [], text: chosen.text ?? "", calm: chosen.calm ?? false, offset: 0 };
     this.task = before?.task ?? model.get("task").name ?? null;
     this.tab = before?.tab ?? "tasks";
     this.follows = true;
@@ -124,13 +125,14 @@ class View {
   buildSide() {
     const tab = (name, words) => make("button", { type: "button", role: "tab", "data-tab": name, onclick: () => this.show(name) }, words);
     this.tabs = make("div", { class: "dk-tabs", role: "tablist" }, tab("tasks", "Tasks"), tab("log", "Log"), tab("error", "Error"), tab("result", "Result"),
-      (this.what = make("span", { class: "dk-what" })));
+      tab("usage", "Usage"), tab("events", "Events"), (this.what = make("span", { class: "dk-what" })));
     this.find = make("input", { type: "search", placeholder: "find by name or error; fit* begins so", "aria-label": "find tasks",
       oninput: () => this.later("find", 200, () => { this.query.text = this.find.value; this.rows.scrollTop = 0; this.page(); }) });
     this.find.value = this.query.text;
     this.scope = make("button", { class: "dk-scope", type: "button", title: "Show the tasks of every group again", onclick: () => this.group(this.query.group) });
     this.total = make("span");
-    this.titles = make("div", { class: "dk-row dk-titles" }, ...["task", "state"].map((word) => make("span", {}, word)),
+    this.order = make("button", { class: "dk-order", type: "button", onclick: () => this.reorder() });
+    this.titles = make("div", { class: "dk-row dk-titles" }, this.order, make("span", {}, "state"),
       ...["try", "time", "peak"].map((word) => make("span", { class: "dk-n" }, word)));
     this.spacer = make("div");
     this.rows = make("div", { class: "dk-rows", tabindex: "0", role: "listbox", "aria-label": "tasks",
@@ -149,6 +151,8 @@ class View {
     this.resultFacts = make("div", { class: "dk-facts" });
     this.resultBody = make("div", { class: "dk-result" });
     this.panes.result = make("div", { class: "dk-pane", hidden: true }, this.resultFacts, this.resultBody);
+    this.panes.usage = make("div", { class: "dk-pane dk-scroll", hidden: true }, (this.usageTask = make("div")), (this.usageGroups = make("div")));
+    this.panes.events = make("div", { class: "dk-pane dk-scroll", hidden: true }, (this.eventRows = make("div", { role: "log", "aria-label": "what happened" })));
     return make("div", { class: "dk-side" }, this.tabs, ...Object.values(this.panes));
   }
 
@@ -219,6 +223,8 @@ class View {
     on("task", this.taskCame);
     on("log", this.drawLog);
     on("result", this.drawResult);
+    on("usage", this.drawUsage);
+    on("events", this.drawEvents);
     on("confirm", this.drawAsk);
     on("notice", this.drawNotice);
     this.clock = setInterval(() => this.tick(), 1000);
@@ -251,6 +257,8 @@ class View {
     this.drawRows();
     this.drawTask();
     this.drawLog();
+    this.drawUsage();
+    this.drawEvents();
     this.drawAsk();
     this.drawNotice();
     this.show(this.tab);
@@ -353,6 +361,8 @@ class View {
     const page = this.model.get("page");
     if (!page.rows) return;
     const only = this.query.states.length || this.query.text || this.query.group;
+    text(this.order, this.query.calm ? "task ▾ in order" : "task ▾ trouble first");
+    this.order.title = this.query.calm ? "Show what failed first" : "Show tasks in the order in which they were declared";
     text(this.total, plural(page.total, "task"));
     this.spacer.style.height = `${page.total * ROW_PX}px`;
     const nodes = page.rows.map((row, i) => this.row(row, page.offset + i));
@@ -396,7 +406,9 @@ class View {
       else facts.replaceChildren(make("b", {}, mine.name), ` ${state.glyph} ${state.words} · ${[mine.facts, mine.after].filter(Boolean).join(" · ")}`);
     }
     const [first, ...rest] = (mine.error ?? "").split("\n");
-    this.errorText.replaceChildren(...(mine.error ? [make("span", { class: "dk-bad" }, first), `\n${rest.join("\n")}`] : [mine.name ? "No error." : ""]));
+    const more = [...(mine.history ?? []), ...(mine.advice ? [`fix: ${mine.advice}`] : [])].map((line) => make("div", { class: "dk-soft" }, line));
+    this.errorText.replaceChildren(...(mine.error ? [make("span", { class: "dk-bad" }, first), `\n${rest.join("\n").trimEnd()}\n\n`] : [mine.name ? "No error.\n\n" : ""]), ...more);
+    this.drawAttempts(mine);
     this.drawShort();
   }
 
@@ -407,7 +419,42 @@ class View {
     const links = [["log", "log"], ...(mine.error ? [["error", "whole error"]] : [])].flatMap(([tab, words]) => [" · ",
       make("a", { href: "#", onclick: (event) => { event.preventDefault(); this.show(tab); } }, words)]);
     this.short.replaceChildren(make("div", {}, make("b", {}, mine.name), ` · ${mine.facts}`, ...links),
-      ...(mine.error ? [make("div", { class: "dk-bad" }, mine.error.split("\n")[0].slice(0, 400))] : []), make("div", { class: "dk-soft" }, mine.after));
+      ...(mine.error ? [make("div", { class: "dk-bad" }, mine.error.split("\n")[0].slice(0, 400))] : []),
+      ...[mine.advice ? `fix: ${mine.advice}` : mine.after].filter(Boolean).map((line) => make("div", { class: "dk-soft" }, line)));
+  }
+
+  grid(titles, rows, isNumber, onclick) {
+    const row = (tag, cells, place) => make("tr", place == null ? {} : { onclick: () => onclick?.(place), class: onclick ? "dk-link" : null },
+      ...cells.map((cell, i) => make(tag, { class: isNumber[i] ? "dk-n" : null, title: String(cell) }, cell === "" ? "–" : String(cell))));
+    return make("table", { class: "dk-grid" }, make("thead", {}, row("th", titles)), make("tbody", {}, ...rows.map((cells, place) => row("td", cells, place))));
+  }
+
+  drawAttempts(task) {
+    const attempts = task.attempts ?? [];
+    this.usageTask.replaceChildren(...(attempts.length ? [make("div", { class: "dk-facts" }, make("b", {}, task.name), ` ${plural(attempts.length, "attempt")}`),
+      this.grid(["try", "ended", "time", "peak", "asked for", "where"], attempts, [1, 0, 1, 1, 0, 0])] : []));
+  }
+
+  drawUsage() {
+    const usage = this.model.get("usage");
+    if (!usage.rows) return;
+    const cells = usage.rows.map(([title, measured, size, ...rest]) => [title, measured < size ? `${grouped(measured)} of ${grouped(size)}` : grouped(size), ...rest]);
+    const heads = ["group", "measured", "median", "longest", "peak", "asked for", "cores", "waited"];
+    this.usageGroups.replaceChildren(make("div", { class: "dk-facts" }, "What completed tasks took, by group: run.usage() has it all"),
+      cells.length ? this.grid(heads, cells, [0, 1, 1, 1, 1, 0, 1, 1]) : make("div", { class: "dk-none" }, "Nothing is measured yet."),
+      ...(usage.more ? [make("div", { class: "dk-none" }, `and ${plural(usage.more, "more group")}`)] : []));
+  }
+
+  drawEvents() {
+    const events = this.model.get("events");
+    if (!events.rows) return;
+    const glyphs = { running: "◐", pending: "·", ready: "↻" };
+    this.eventRows.replaceChildren(...events.rows.map(([at, state, subject, task, words]) => {
+      const when = new Date(1000 * at), glyph = glyphs[state] ?? this.byValue[state]?.glyph ?? "";
+      const red = state === "failed" || state === "upstream_failed";
+      return make("div", { class: `dk-event${red ? " dk-red" : ""}${task ? " dk-link" : ""}`, title: when.toLocaleString(), onclick: task ? () => this.select(task, state === "completed" ? null : "error") : () => {} },
+        make("span", { class: "dk-soft" }, when.toLocaleTimeString("en-GB")), make("span", { class: "dk-state" }, glyph), make("span", {}, subject ? make("b", {}, subject) : "", subject ? ` ${words}` : words));
+    }));
   }
 
   drawLog() {
@@ -497,12 +544,20 @@ class View {
     this.drawHead();
   }
 
+  reorder() {
+    this.query.calm = !this.query.calm;
+    this.rows.scrollTop = 0;
+    this.drawRows();
+    this.page();
+  }
+
   only(value) {
     this.query.states = [];
     this.toggle(value);
   }
 
   show(name) {
+    if (this.tabTold !== name) this.ask({ ask: "tab", name: (this.tabTold = name) });
     this.tab = name;
     for (const [key, pane] of Object.entries(this.panes)) pane.hidden = key !== name;
     for (const button of this.tabs.querySelectorAll("button")) button.setAttribute("aria-selected", String(button.dataset.tab === name));
