@@ -12,6 +12,8 @@ from dagkit.engine.state import WorkflowState
 from dagkit.errors import BackendError
 from dagkit.model.messages import Completion
 from dagkit.notebook.live import LiveView
+from dagkit.notebook.selection import Selection
+from dagkit.viewing import RunViewer
 from services.processes import wait_until
 from watched_runs import CountingComm, stored
 
@@ -61,6 +63,79 @@ def test_a_box_selects_its_tasks_and_a_task_brings_its_error_and_log(view):
     assert state["log"]["text"] == "epoch 1\n"
     run.store.append_log("run", "train-1", "0.1", 8, b"epoch 2\n")
     comm.wait_for(lambda s: s["log"]["text"] == "epoch 1\nepoch 2\n")
+
+
+def test_usage_and_events_are_published_while_a_front_end_has_them_open(view):
+    live, comm = view(stored(2, {"prepare": DONE, "train-1": {**FAILED, "completed_at": 5.0}}))
+    live.ask({"ask": "tab", "name": "usage", "view": "a"})
+    live.ask({"ask": "tab", "name": "events", "view": "b"})
+
+    state = comm.wait_for(lambda s: "usage" in s and "events" in s)
+
+    assert state["usage"]["rows"] == [["prepare", 1, 1, "2.0 s", "", "1.0 GiB", "", "", ""]]
+    failure = next(row for row in state["events"]["rows"] if row[1] == "failed")
+    assert failure == [5.0, "failed", "train-1", "train-1", "ValueError: <b>no</b>"]
+
+
+def test_events_are_not_read_when_nobody_looks_at_them(view):
+    run = stored(3)
+    live, comm = view(run)
+    live.ask({"ask": "tab", "name": "events", "view": "a"})
+    live.ask({"ask": "gone", "view": "a"})
+    live.ask({"ask": "here", "view": "b", "n": 3})
+
+    state = comm.wait_for(lambda s: s.get("answered") == 3 and "page" in s)
+
+    assert "events" not in state
+
+
+def test_of_a_task_its_attempts_are_told_with_what_they_asked_for_and_what_would_help(view):
+    past = [{"attempt": 1, "kind": "memory", "wall_s": 3.0, "peak_rss_bytes": 2**30, "host": "a17"}]
+    entry = {**FAILED, "kind": "memory", "attempt_no": 2, "past": past, "resources": {"memory": "40G"}}
+    live, comm = view(stored(2, {"train-1": entry}))
+
+    live.ask({"ask": "task", "name": "train-1"})
+    task = comm.wait_for(lambda s: s.get("task"))["task"]
+
+    assert task["attempts"] == [
+        ["1", "failed (memory)", "3.0 s", "1.0 GiB", "", "a17"],
+        ["2", "failed (memory)", "", "", "memory 40G", "default"],
+    ]
+    assert task["history"] == ["attempt 1 failed (memory): memory → 40G"]
+    assert "resource_scales" in task["advice"]
+    assert "asked for memory 40G" in task["facts"]
+
+
+def test_tasks_are_shown_in_order_for_who_asks_for_that(view):
+    live, comm = view(stored(2, {"train-1": FAILED}))
+
+    live.ask({"ask": "page", "calm": True, "n": 1})
+    state = comm.wait_for(lambda s: s.get("answered") == 1)
+
+    assert [row[0] for row in state["page"]["rows"]] == ["prepare", "train-0", "train-1", "compare"]
+    assert state["chosen"]["calm"]
+
+
+def test_rows_of_a_store_that_reads_slowly_are_read_within_a_tenth_of_the_time():
+    """In Azure the state of a run is one blob: to read a row of it is to read all of it."""
+    run, now = stored(2), [0.0]
+    selection = Selection(RunViewer(run, clock=lambda: now[0]), lambda: now[0])
+    entries, reads = run.store.task_entries, []
+
+    def slowly(workflow_id, names=None):
+        reads.append(now[0])
+        now[0] += 1.0
+        return entries(workflow_id, names)
+
+    run.store.task_entries = slowly
+    while now[0] < 100:
+        selection.refreshed(True)
+        now[0] += 0.1
+
+    assert 5 <= len(reads) <= 11
+    assert "page" in selection.refreshed(True) or selection.choose({"group": "train-0"})
+    selection.choose({"group": "train-0"})
+    assert selection.refreshed(False)["page"]["total"] == 2  # who asks is answered at once
 
 
 def test_a_question_that_makes_no_sense_is_answered_and_the_view_goes_on(view):

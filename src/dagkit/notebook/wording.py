@@ -131,10 +131,10 @@ def _facts(row: TaskRow) -> list[str]:
         facts.append(f"on {shorten(str(host), 40)}")
     if row.duration_s is not None and row.state is not TaskState.RUNNING:
         facts.append(format_duration(row.duration_s))
-    peak = row.usage.get("peak_rss_bytes")
-    asked = shorten(row.asks_for, 80)
-    if peak or asked:
-        facts.append(" of ".join(filter(None, [memory(peak) if peak else "", f"asked: {asked}" if asked else ""])))
+    if peak := row.usage.get("peak_rss_bytes"):
+        facts.append(memory(peak))
+    if row.resources:
+        facts.append(f"asked for {shorten(row.asks_for, 80)}")
     if row.kind:
         facts.append(f"kind: {row.kind}")
     return facts
@@ -178,7 +178,5 @@ def _of_usage(group: GroupView, used: GroupUsage) -> list[Any]:
 
 def of_events(events: Sequence[Event]) -> dict[str, Any]:
     """[at, state, subject, task, text], newest first."""
-    rows = [
-        [round(one.at, 1), one.state, shorten(one.subject, 60), one.task, shorten(one.text, 140)] for one in events
-    ]
+    rows = [[round(one.at, 1), one.state, shorten(one.subject, 60), one.task, shorten(one.text, 140)] for one in events]
     return {"rows": rows}
