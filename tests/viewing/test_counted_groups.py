@@ -6,16 +6,22 @@ import pytest
 
 from dagkit.engine.state import WorkflowState
 from dagkit.model.messages import Completion
+from dagkit.model.records import Counts
 from dagkit.model.spec import TaskSpec, WorkflowSpec
 from dagkit.model.states import TaskState
+from dagkit.stores import documents, open_store
 from dagkit.stores.memory import MemoryStore
 from dagkit.stores.sqlite import SQLiteStore
 from watched_runs import sweep
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", pytest.param("azure", marks=pytest.mark.xdist_group("azurite"))])
 def store(request, tmp_path):
-    made = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path)
+    if request.param == "azure":
+        account = request.getfixturevalue("azurite_account")
+        made = open_store(f"azure://{account.name}/Proj")
+    else:
+        made = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path)
     yield made
     made.close()
 
@@ -65,8 +71,25 @@ def test_documents_do_not_hold_them(store):
 
 
 def test_groups_that_are_too_many_to_be_told_are_not():
-    tasks = [TaskSpec.trusted(f"task-{i}-x") for i in range(101)]
+    tasks = [TaskSpec.trusted(f"task-{i}-x") for i in range(301)]
     state = WorkflowState.create(WorkflowSpec.trusted("wide", tasks), "run", 1.0)
     step(state)
 
     assert state.take_changes().groups == {}
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_true"),
+    [(Counts(pending=1, completed=2), True), (Counts(pending=2, completed=2), False), (Counts(pending=2), False)],
+)
+def test_in_a_row_that_somebody_else_may_have_written_they_hold_only_if_they_add_up(counts, is_true):
+    """ai4s-jobq leaves columns alone that it does not know; what they say is then of an earlier state."""
+    groups = {"a": [1, 0, 0, 1, 0, 0, 0, 0], "b": [0, 0, 0, 1, 0, 0, 0, 0]}
+    text = documents.groups_to_text(groups, 1_000)
+
+    assert documents.groups_from_text(text, counts) == (groups if is_true else {})
+
+
+def test_what_does_not_fit_a_column_is_left_out():
+    assert documents.groups_to_text({"a" * 100: [0] * 8}, 50) == ""
+    assert documents.groups_from_text("", Counts()) == {}

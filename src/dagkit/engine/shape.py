@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Shape", "is_merge", "limited_tasks"]
 
 
-_MAX_GROUPS: Final = 100
+_MAX_GROUPS: Final = 300
 
 
 def is_merge(kwargs: Mapping[str, Any]) -> bool:

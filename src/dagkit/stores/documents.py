@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final
@@ -114,6 +114,20 @@ def extra_of(head: str) -> dict[str, Any]:
     """What the text of a head says beside the columns of a row: `groups`, if whoever drives the run counts them."""
     groups = json.loads(head).get("groups") if '"groups":' in head else None
     return {"groups": groups} if isinstance(groups, dict) else {}
+
+
+def groups_to_text(groups: Mapping[str, Sequence[int]], most_chars: int) -> str:
+    """Counts by group for a column of a row; empty if that is too much for one."""
+    text = encode(groups) if groups else ""
+    return text if len(text) <= most_chars else ""
+
+
+def groups_from_text(text: str, counts: Counts) -> dict[str, list[int]]:
+    """What a column says of the groups, if it adds up to the counts: somebody who does not know it may have written the
+    rest of the row since."""
+    groups = json.loads(text) if text else {}
+    sums = [sum(each) for each in zip(*groups.values(), strict=True)]
+    return groups if sums == [counts.of(state) for state in TaskState] else {}
 
 
 def counts_to_text(counts: Counts) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final
@@ -22,6 +22,7 @@ __all__ = ["Entry", "IndexTable"]
 _REPEATABLE: Final = ("GET", "PUT", "DELETE", "PATCH")  # a merge of values may be repeated; azure-core does not know
 _ERROR_CHARS: Final = 2_000  # a row holds 1 MiB, a text in it 32 Ki characters
 _QUEUES_CHARS: Final = 30_000
+_GROUPS_CHARS: Final = 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Entry:
     counts: Counts
     error: str | None
     definition: Mapping[str, Any] | None = None
+    groups: Mapping[str, Sequence[int]] | None = None
 
 
 class IndexTable:
@@ -116,14 +118,16 @@ def states_condition(statuses: Collection[RunStatus]) -> str:
     return " or ".join(f"workflow_state eq '{status.value}'" for status in statuses)
 
 
-def run_row(row: Mapping[str, Any], driven_by: str | None) -> RunRow:
-    """A row as the rest of dagkit knows it."""
+def run_row(row: Mapping[str, Any], driven_by: str | None, *, with_groups: bool = False) -> RunRow:
+    """A row as the rest of dagkit knows it; `with_groups` with the counts by group, if they are true of its counts."""
+    counts = _counts(row)
+    groups = documents.groups_from_text(row.get("groups") or "", counts) if with_groups else {}
     queues = tuple(filter(None, str(row.get("queues_used") or "").split(",")))
     return RunRow(
         workflow_id=row["RowKey"],
         name=row.get("name") or "",
         status=documents.status_of(row.get("workflow_state") or ""),
-        counts=_counts(row),
+        counts=counts,
         created_at=_seconds(row.get("created_at")),
         updated_at=_seconds(row.get("updated_at")),
         default_queue=row.get("default_queue") or "default",
@@ -131,6 +135,7 @@ def run_row(row: Mapping[str, Any], driven_by: str | None) -> RunRow:
         cancel_requested=bool(row.get("cancel_requested")),
         error=row.get("error") or "",
         driven_by=driven_by,
+        extra={"groups": groups} if groups else {},
     )
 
 
@@ -148,6 +153,7 @@ def _columns(workflow_id: str, entry: Entry, now: float) -> dict[str, Any]:
         "error": (entry.error or "")[:_ERROR_CHARS],
         "updated_at": _time(now),
         "counts": documents.counts_to_text(entry.counts),
+        "groups": documents.groups_to_text(entry.groups or {}, _GROUPS_CHARS),
         **{f"{word}_tasks": number for word, number in entry.counts.grouped().items()},
     }
     if entry.definition is not None:

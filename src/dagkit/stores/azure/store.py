@@ -112,7 +112,8 @@ class AzureStore(StoredBlobs, LeaseBlobs):
         """As in `Store`; costs one write of the state and one of the index row."""
         saved = self._runs.save(workflow_id, changes, etag)
         head = changes.head
-        self._refresh(workflow_id, Entry(head["workflow_state"], changes.counts, head.get("error")))
+        entry = Entry(head["workflow_state"], changes.counts, head.get("error"), None, changes.groups)
+        self._refresh(workflow_id, entry)
         return saved
 
     def replace(self, workflow_id: str, definition: Mapping[str, Any], state: Mapping[str, Any], etag: str) -> str:
@@ -158,7 +159,7 @@ class AzureStore(StoredBlobs, LeaseBlobs):
         own = self.lease(run_lease(workflow_id))
         service = None if own or is_over(row) else self.lease("coordinator")
         owners = {lease.name: lease.owner for lease in (own, service) if lease}
-        return run_row(row, driver_of(workflow_id, is_over(row), owners))
+        return run_row(row, driver_of(workflow_id, is_over(row), owners), with_groups=True)
 
     def rows(self, status: Collection[RunStatus] | None = None, limit: int | None = None) -> list[RunRow]:
         if (status is not None and not status) or limit == 0:
