@@ -37,6 +37,18 @@ def test_a_template_that_has_not_run_has_no_numbers() -> None:
     assert usage["time_s_max"] is None
 
 
+def test_usage_is_looked_at_as_words_with_units_and_kept_as_numbers() -> None:
+    """The table of all its numbers is wider than a screen, and a median of 5.31e-05 tells nobody anything."""
+    usage = usage_table([task_row("t", "t", 0.00005, 300 * 2**20), task_row("u", "u", 185.0, 2**31)])
+
+    head, first, second = repr(usage).splitlines()
+    assert head.split("  ")[0] == "template"
+    assert ("<1 ms" in first, "300 MiB" in first, "3:05" in second, "2.0 GiB" in second) == (True,) * 4
+    assert "<td style='text-align:right'>3:05</td>" in usage._repr_html_()
+    assert usage[0]["time_s_median"] == 0.00005
+    assert "time_s_p95" in usage.to_frame().columns
+
+
 def test_text_is_aligned_and_missing_values_are_dashes() -> None:
     table = Table([{"task": "a", "time_s": 1.23456}, {"task": "longer", "time_s": None}])
 

@@ -6,10 +6,12 @@ import html
 import importlib.util
 import re
 import statistics
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.prediction import percentile_of
+from dagkit.progress import format_duration
 
 if TYPE_CHECKING:
     from dagkit.errors import TaskFailed
@@ -26,12 +28,25 @@ _DIGITS = re.compile(r"(?:0x[0-9a-f]+|\d[\d.,]*)", re.IGNORECASE)
 class Table(list[dict[str, Any]]):
     """A list of rows (dicts with the same keys) that displays as a table.
 
-    It is an ordinary list: index it, loop over it, or give it to `pandas.DataFrame`.
+    It is an ordinary list: index it, loop over it, or give it to `pandas.DataFrame`. With `shown` (heading: a row as
+    words) it displays something else than its columns, for rows that hold more than anybody wants to look at.
     """
 
-    def __init__(self, rows: Iterable[Mapping[str, Any]], columns: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        columns: Iterable[str] = (),
+        shown: Mapping[str, Callable[[Mapping[str, Any]], Any]] | None = None,
+    ) -> None:
         super().__init__(dict(row) for row in rows)
         self.columns = list(columns) or (list(self[0]) if self else [])
+        self._shown = shown
+
+    def _display(self) -> Table:
+        """What is looked at, if that is not the rows themselves."""
+        if not self._shown:
+            return self
+        return Table([{head: words(row) for head, words in self._shown.items()} for row in self], self._shown)
 
     def to_frame(self) -> Any:
         """The rows as a `pandas.DataFrame`; `MissingExtra` if pandas is not installed."""
@@ -46,21 +61,26 @@ class Table(list[dict[str, Any]]):
     def __repr__(self) -> str:
         if not self:
             return "(no rows)"
-        cells = [self.columns, *([_text(row.get(column)) for column in self.columns] for row in self)]
-        widths = [max(len(row[k]) for row in cells) for k in range(len(self.columns))]
+        shown = self._display()
+        cells = [shown.columns, *([_text(row.get(column)) for column in shown.columns] for row in shown)]
+        widths = [max(len(row[k]) for row in cells) for k in range(len(shown.columns))]
         return "\n".join(
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip() for row in cells
         )
 
     def _repr_html_(self) -> str:
-        numeric = {c for c in self.columns if any(_is_number(row.get(c)) for row in self[:MAX_SHOWN])}
-        sides = {column: "right" if column in numeric else "left" for column in self.columns}
-        head = "".join(f"<th style='text-align:{sides[c]}'>{html.escape(c)}</th>" for c in self.columns)
+        shown = self._display()
+        columns, rows = shown.columns, shown[:MAX_SHOWN]
+        numeric = {
+            c for c in columns if any(_is_number(row.get(c)) or isinstance(row.get(c), _Measured) for row in rows)
+        }
+        sides = {column: "right" if column in numeric else "left" for column in columns}
+        head = "".join(f"<th style='text-align:{sides[c]}'>{html.escape(c)}</th>" for c in columns)
         body = "".join(
             "<tr>"
-            + "".join(f"<td style='text-align:{sides[c]}'>{html.escape(_text(row.get(c)))}</td>" for c in self.columns)
+            + "".join(f"<td style='text-align:{sides[c]}'>{html.escape(_text(row.get(c)))}</td>" for c in columns)
             + "</tr>"
-            for row in self[:MAX_SHOWN]
+            for row in rows
         )
         more = len(self) - MAX_SHOWN
         rest = f"<p>and {more:,} more rows: this is a list, or a table with .to_frame()</p>" if more > 0 else ""
@@ -105,6 +125,30 @@ def _text(value: Any) -> str:
         return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
     text = str(value)
     return text if len(text) <= 80 else text[:79] + "…"
+
+
+class _Measured(str):
+    """A number in words, with its unit: it stands to the right like a number."""
+
+
+def _measured(name: str, words: Callable[[float], str]) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda row: None if row.get(name) is None else _Measured(words(row[name]))
+
+
+def _mib(size: float) -> str:
+    return f"{size / 1024:.1f} GiB" if size >= 1024 else f"{size:.0f} MiB"
+
+
+_USAGE_SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+    **{name: itemgetter(name) for name in ("template", "tasks", "attempts", "hosts")},
+    "time median": _measured("time_s_median", format_duration),
+    "p95": _measured("time_s_p95", format_duration),
+    "max": _measured("time_s_max", format_duration),
+    "peak median": _measured("peak_mib_median", _mib),
+    "peak max": _measured("peak_mib_max", _mib),
+    "cpu median": _measured("cpu_s_median", format_duration),
+    "wait median": _measured("wait_s_median", format_duration),
+}
 
 
 def has_pandas() -> bool:
@@ -178,7 +222,8 @@ def usage_table(rows: Iterable[TaskRow]) -> Table:
                 **_spread("wait_s", [m.wait_s for m in members if m.wait_s is not None]),
             }
             for template, members in groups.items()
-        )
+        ),
+        shown=_USAGE_SHOWN,
     )
 
 
