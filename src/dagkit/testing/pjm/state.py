@@ -135,9 +135,7 @@ class State:
         return [Part(*row) for row in self.do(f"SELECT {', '.join(COLUMNS)} FROM parts WHERE {where}", *values)]
 
     def save(self, parts: Any) -> None:
-        self.do_many(
-            f"INSERT OR REPLACE INTO parts ({', '.join(COLUMNS)}) VALUES ({PLACES})", [part.values() for part in parts]
-        )
+        self.do_many(_SAVE, [part.values() for part in parts])
 
     # --- the clock
 
