@@ -157,13 +157,15 @@ PartitionName=both Nodes={",".join(self.nodes)} State=UP DefMemPerCPU=200 Priori
         self._await((folder / "munge.socket").exists, "munged")
 
     def _start_database(self) -> None:
-        data = self.folder / "db"
+        data, scratch = self.folder / "db", self.folder / "db.tmp"
+        scratch.mkdir()  # in a shared one, two databases that are installed at a time delete each other's tables
         installed = subprocess.run(
             [
                 "mariadb-install-db",
                 "--no-defaults",
                 "--user=root",
                 f"--datadir={data}",
+                f"--tmpdir={scratch}",
                 "--skip-test-db",
                 "--auth-root-authentication-method=normal",
                 "--skip-name-resolve",
@@ -185,6 +187,7 @@ PartitionName=both Nodes={",".join(self.nodes)} State=UP DefMemPerCPU=200 Priori
             "--no-defaults",
             "--user=root",
             f"--datadir={data}",
+            f"--tmpdir={scratch}",
             f"--socket={self.folder}/db.socket",
             f"--pid-file={self.folder}/db.pid",
             f"--port={self.database_port}",
