@@ -17,6 +17,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 pytest_plugins = ["services.azurite", "services.servicebus", "services.slurm"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--save-shown` is how what readers see is made anew: outputs of `notebooks/`, pictures of `docs/images/`."""
+    parser.addoption("--save-shown", action="store_true", help="save executed notebooks and screenshots for the docs")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test is not collected for the implementations that it says it is `not_for`: there is nothing to skip."""
     left_out = [item for item in items if not set(_not_for(item)).isdisjoint(_parameters(item))]

@@ -94,11 +94,19 @@ class Plan:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{heading}</th>" for heading in _HEADINGS)
-        body = "".join(f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in self._rows())
+        sides = ["right" if heading in _NUMERIC else "left" for heading in _HEADINGS]
+        head = "".join(
+            f"<th style='text-align:{side}'>{heading}</th>" for heading, side in zip(_HEADINGS, sides, strict=True)
+        )
+        body = "".join(f"<tr>{self._cells(row, sides)}</tr>" for row in self._rows())
         notes = "".join(f"<div>{html.escape(note)}</div>" for note in self._notes())
         title = f"<b>{html.escape(self.name)}</b> {html.escape(self._headline())}"
         return f"<div>{title}<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}</div>"
+
+    @staticmethod
+    def _cells(row: list[str], sides: list[str]) -> str:
+        aligned = zip(row, sides, strict=True)
+        return "".join(f"<td style='text-align:{side}'>{html.escape(cell)}</td>" for cell, side in aligned)
 
     def __rich__(self) -> Any:
         from rich.console import Group

@@ -55,3 +55,13 @@ def test_a_saved_notebook_converts_to_a_page_with_graph_and_table():
 
     assert "dagkit-graph" in page
     assert ">train</td>" in page
+
+
+def test_it_says_who_drives_a_run_that_is_not_over_and_has_a_column_for_each_state_there_is():
+    going, over = show.bundle(stored(2, {"prepare": DONE})), show.bundle(stored(2, {"prepare": DONE}, "cancelled"))
+
+    assert "driven by nobody" in going["text/html"]
+    assert "driven by nobody" in going["text/plain"]
+    assert "driven by" not in over["text/html"]
+    assert "✓ completed</th>" in going["text/html"]
+    assert "failed</th>" not in going["text/html"]

@@ -7,12 +7,12 @@ from typing import Final
 
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts
-from dagkit.model.states import RunStatus
+from dagkit.model.states import SEGMENT_ORDER, RunStatus, TaskState
 from dagkit.notebook import svg, text
 from dagkit.notebook.lettering import shorten, xml
 from dagkit.notebook.palette import COLOURS, GLYPHS, present
 from dagkit.notebook.picture import Picture
-from dagkit.notebook.wording import details_of, rate_words
+from dagkit.notebook.wording import details_of, memory, rate_words
 from dagkit.progress import format_counts, format_duration
 from dagkit.rows import TaskRow
 from dagkit.viewing import GroupView, Snapshot
@@ -56,6 +56,8 @@ def _headline(shown: Snapshot) -> list[str]:
     ]
     if shown.rate is not None:
         words.append(rate_words(shown.rate))
+    if not shown.is_over:
+        words.append(f"driven by {shorten(shown.driven_by or 'nobody', 60)}")
     return words
 
 
@@ -68,6 +70,7 @@ def _html(shown: Snapshot, picture: Picture, tallies: Sequence[Counts], details:
     glyph = _STATUS_GLYPHS.get(row.status, "") if isinstance(row.status, RunStatus) else ""
     figures = [f"{counts.ended:,} of {counts.total:,}", rate_words(shown.rate) if shown.rate else ""]
     figures.append(f"{format_duration(shown.elapsed_s)} {'in all' if shown.is_over else 'so far'}")
+    figures.append("" if shown.is_over else f"driven by {xml(shorten(shown.driven_by or 'nobody', 60))}")
     image = svg.draw(picture, tallies, details, heading=False)
     parts = [
         f'<div style="{_FONT}"><b style="font-size:15px">{xml(shorten(row.name, 60))}</b> '
@@ -109,23 +112,35 @@ def _failure(row: TaskRow) -> str:
 
 
 def _table(groups: Sequence[GroupView]) -> str:
-    """One row a group, at most forty: the rest is in the drawing."""
+    """One row a group, at most forty: the rest is in the drawing. States that no task is in have no column."""
     if not groups:
         return ""
-    heads = ("group", "tasks", "done", "failed", "running", "queue", "median", "peak")
-    head = "".join(f"<th style='text-align:left'>{word}</th>" for word in heads)
-    rows = "".join(_row(group) for group in groups[:_GROUPS])
+    states = [state for state in SEGMENT_ORDER if any(group.counts.of(state) for group in groups)]
+    heads = [
+        _cell("th", "group"),
+        _cell("th", "tasks", "right"),
+        *[_cell("th", f"{GLYPHS[state]} {state.words}", "right") for state in states],
+        _cell("th", "queue"),
+        _cell("th", "median", "right"),
+        _cell("th", "peak", "right"),
+    ]
+    rows = "".join(_row(group, states) for group in groups[:_GROUPS])
     more = f"<caption>and {len(groups) - _GROUPS:,} more groups</caption>" if len(groups) > _GROUPS else ""
-    return f"<table>{more}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<table>{more}<thead><tr>{''.join(heads)}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _row(group: GroupView) -> str:
-    counts = group.counts
-    failed = counts.failed + counts.upstream_failed + counts.cancelled
-    numbers = [group.size, counts.completed, failed, counts.running]
-    words = [f"{number:,}" if number else "–" for number in numbers]
-    median = format_duration(group.median_s) if group.median_s is not None else "–"
-    peak = f"{group.peak_bytes / 2**20:,.0f} MiB" if group.peak_bytes else "–"
+def _row(group: GroupView, states: Sequence[TaskState]) -> str:
+    numbers = [group.size, *[group.counts.of(state) for state in states]]
     title = group.title.removesuffix(f" × {group.size:,}")
-    cells = [xml(shorten(title, 50)), *words, xml(group.queue), median, peak]
-    return "<tr>" + "".join(f"<td style='text-align:left'>{cell}</td>" for cell in cells) + "</tr>"
+    cells = [
+        _cell("td", shorten(title, 50)),
+        *[_cell("td", f"{number:,}" if number else "–", "right") for number in numbers],
+        _cell("td", shorten(group.queue, 50)),
+        _cell("td", format_duration(group.median_s) if group.median_s is not None else "–", "right"),
+        _cell("td", memory(group.peak_bytes) if group.peak_bytes else "–", "right"),
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(tag: str, words: str, side: str = "left") -> str:
+    return f"<{tag} style='text-align:{side}'>{xml(words)}</{tag}>"
