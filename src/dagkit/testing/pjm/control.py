@@ -32,6 +32,7 @@ def set_limits(home: Path, values: dict[tuple[str, str], int | None]) -> None:
     with state.opened(home) as machine:
         for (section, name), most in values.items():
             limits.set_limit(machine, section, name, most)
+        World(machine).look()
 
 
 def advance(call: Call, seconds: float = 0.0) -> float:
@@ -62,6 +63,7 @@ def fail_node(call: Call, count: int = 1, *, is_back: bool = False) -> None:
             else:
                 world.force(part, "EXT", pc=20, reason="LOST COMM")
             count -= part.node
+        world.look()
 
 
 def pjmsim(call: Call) -> int:
@@ -96,6 +98,7 @@ def _do(call: Call, asked: argparse.Namespace) -> str:
         if asked.what == "set-limit":
             most = None if asked.most == "unlimited" else int(asked.most)
             limits.set_limit(machine, asked.section, asked.name, most)
+            World(machine).look()
         elif asked.what == "set-load":
             for group in machine.site.groups:
                 machine.do("INSERT OR REPLACE INTO load VALUES ('GROUP', ?, ?, ?)", group, asked.name, asked.alloc)

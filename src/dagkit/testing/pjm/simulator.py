@@ -17,6 +17,7 @@ from dagkit.testing.pjm.commands import run, write_programs
 from dagkit.testing.pjm.oracle import Oracle, oracle_of
 from dagkit.testing.pjm.site import Site
 from dagkit.testing.pjm.state import ENDED, exists, label, opened
+from dagkit.testing.pjm.world import World
 
 __all__ = ["PjmSimulator", "SimulatedJob"]
 
@@ -139,6 +140,7 @@ class PjmSimulator:
         """Settings of the site (`Site`)."""
         with opened(self.folder) as state:
             state.set("site", replace(state.site, **values).plain())
+            World(state).look()
 
     def limit(self, name: str, most: int | None, section: str = "USER") -> None:
         """A limit (`ru-accept`, `ru-accept-bulksubjob`, ...) of USER, GROUP or ALL; None: unlimited."""
@@ -200,8 +202,6 @@ class PjmSimulator:
 
     def force(self, job: SimulatedJob, st: str, **fields: Any) -> None:
         """A job is in another state now; fields are `ec`, `pc`, `sn`, `reason`."""
-        from dagkit.testing.pjm.world import World
-
         with opened(self.folder) as state:
             for part in state.parts("job = ? AND sub = ?", job.job, job.sub):
                 World(state).force(part, st, **fields)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from dagkit.testing.pjm import faults, processes
-from dagkit.testing.pjm.limits import run_room
+from dagkit.testing.pjm.limits import note_peaks, run_room
 from dagkit.testing.pjm.plans import Rule, plan_of, rules_of
 from dagkit.testing.pjm.scheduling import Running, Waiting, choose
 from dagkit.testing.pjm.state import ENDED, ON_NODES, Part, State, label
@@ -126,6 +126,11 @@ class World:
         self._parts[part.job, part.sub] = part
         part.delete_at = self.state.now() + self.site.delete_s
         part.wake(part.due_at)
+        self.flush()
+
+    def look(self) -> None:
+        """Nodes or limits have changed: the scheduler looks at the queue again."""
+        self._ask_pass(self.state.now())
         self.flush()
 
     # --- loading and marking
@@ -340,17 +345,20 @@ class World:
 
     def _schedule(self, at: float) -> None:
         self.flush()
-        self._start_some(at)
+        if self._start_some(at):
+            self.flush()
+            note_peaks(self.state)
         self._load("next_at <= ?", self.state.now())
 
-    def _start_some(self, at: float) -> None:
+    def _start_some(self, at: float) -> bool:
+        """Give nodes to those whose turn it is; whether there are any."""
         places = ", ".join(f"'{state}'" for state in ON_NODES)
         busy = self.state.do(f"SELECT coalesce(sum(node), 0) FROM parts WHERE st IN ({places})")[0][0]
         free = self.site.nodes - self.state.setting("nodes_down", 0) - busy
         may_run, may_use = run_room(self.state)
         free = int(min(free, may_use))
         if free <= 0 or may_run <= 0:
-            return
+            return False
         waiting = self.state.parts("st = 'QUE' ORDER BY priority DESC, job, sub LIMIT ?", free + _LOOKAHEAD)
         running = [
             Running((start or at) + elapse_s, node)
@@ -369,6 +377,7 @@ class World:
         for key, when in choice.predicted.items():
             self._parts[key] = known[key]
             known[key].predicted_at = when
+        return bool(choice.start)
 
     # --- what is known of a job
 
