@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dagkit.cli import render
 from dagkit.cli.view import RunView, layers_of, view_of
-from dagkit.cli.wording import width
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import RunStatus, TaskState
 from dagkit.notebook.graph import picture
 from dagkit.rows import TaskRow, task_row
+from dagkit.wording import width
 
 NOW = 10_000.0
 RUN = "3f9c0123456789abcdef0123456789d1"

@@ -9,7 +9,7 @@ import click
 
 from dagkit.cli.params import DURATION
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import count, plain
+from dagkit.wording import count, plain
 
 if TYPE_CHECKING:
     from dagkit.bulk import BulkRunner

@@ -12,7 +12,7 @@ from dagkit.cli import render
 from dagkit.cli.change import go_on, wait_option
 from dagkit.cli.params import LATEST, RUN, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import count, duration, memory, plain
+from dagkit.wording import count, duration, memory, plain
 
 __all__ = ["commands"]
 

@@ -9,8 +9,8 @@ import click
 
 from dagkit.cli.params import DURATION, RUN, RUN_STATUS
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import count, plain
 from dagkit.model.states import RunStatus
+from dagkit.wording import count, plain
 
 if TYPE_CHECKING:
     from dagkit.model.records import RunRow

@@ -12,8 +12,8 @@ import click
 from dagkit.cli.failing import FAILED
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.sources import UserCodeFailed, is_source, load_flow, read_parameters
-from dagkit.cli.wording import count, plain
 from dagkit.errors import DagkitError, DefinitionError, Problem, UsageError
+from dagkit.wording import count, plain
 
 if TYPE_CHECKING:
     from dagkit.model.spec import WorkflowSpec

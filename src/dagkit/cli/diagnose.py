@@ -10,9 +10,9 @@ from dagkit.cli import render
 from dagkit.cli.failing import FAILED
 from dagkit.cli.params import DURATION, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option
-from dagkit.cli.wording import count, plain
 from dagkit.errors import UnknownRun, UnknownTask
 from dagkit.model.states import TaskState
+from dagkit.wording import count, plain
 
 __all__ = ["commands"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagkit.cli.wording import iso
 from dagkit.model.records import RunRow
 from dagkit.model.states import FAILED_STATES, SATISFIED, TaskState
+from dagkit.wording import iso
 
 if TYPE_CHECKING:
     from dagkit.model.spec import TaskSpec, WorkflowSpec

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 import click
 
 from dagkit.cli.sources import UserCodeFailed
-from dagkit.cli.wording import plain
 from dagkit.errors import (
     DagkitError,
     MissingExtra,
@@ -21,6 +20,7 @@ from dagkit.errors import (
     UsageError,
     WorkflowExists,
 )
+from dagkit.wording import plain
 
 __all__ = ["FAILED", "WRONG_USE", "end", "exit_code", "say_error"]
 

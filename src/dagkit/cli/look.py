@@ -14,8 +14,8 @@ from dagkit.cli.documents import dependencies, driver_words, run_document, statu
 from dagkit.cli.params import DURATION, RUN, RUN_STATUS, TASK_STATE, run_to_look_at
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.view import RunView, layers_of, view_of
-from dagkit.cli.wording import ago, count, plain
 from dagkit.model.states import RunStatus, TaskState
+from dagkit.wording import ago, count, plain
 
 if TYPE_CHECKING:
     from dagkit.notebook.picture import Picture

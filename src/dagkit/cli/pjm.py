@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import plain
+from dagkit.wording import plain
 
 if TYPE_CHECKING:
     from dagkit.executors.pjm.client import Client

@@ -9,11 +9,11 @@ import click
 
 from dagkit.cli.documents import driver_words
 from dagkit.cli.view import GroupView, RunView
-from dagkit.cli.wording import ago, clip, count, duration, memory, pad, plain, width
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.states import SEGMENT_ORDER, RunStatus, TaskState
 from dagkit.notebook.palette import COLOURS, GLYPHS, present
+from dagkit.wording import ago, clip, count, duration, memory, pad, plain, width
 
 if TYPE_CHECKING:
     from dagkit.rows import TaskRow

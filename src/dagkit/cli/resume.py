@@ -9,7 +9,7 @@ import click
 from dagkit.cli.change import go_on, wait_option
 from dagkit.cli.params import DURATION, RUN
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import plain
+from dagkit.wording import plain
 
 __all__ = ["commands"]
 

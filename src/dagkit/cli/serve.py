@@ -21,9 +21,9 @@ from dagkit.cli.params import setting_options
 from dagkit.cli.session import Session, command, say
 from dagkit.cli.sources import UserCodeFailed
 from dagkit.cli.start import banner
-from dagkit.cli.wording import plain
 from dagkit.errors import DagkitError, UsageError
 from dagkit.settings import CoordinatorSettings, WorkerSettings, options_of
+from dagkit.wording import plain
 
 if TYPE_CHECKING:
     from dagkit.coordinator import Coordinator

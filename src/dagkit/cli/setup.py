@@ -12,8 +12,8 @@ import click
 
 from dagkit.cli import render
 from dagkit.cli.session import Session, command, emit, json_option, say
-from dagkit.cli.wording import plain
 from dagkit.errors import UsageError
+from dagkit.wording import plain
 
 __all__ = ["commands"]
 

@@ -18,8 +18,8 @@ from dagkit.cli.failing import FAILED, say_error
 from dagkit.cli.params import DURATION
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.cli.sources import UserCodeFailed, load_flow, read_parameters
-from dagkit.cli.wording import count, plain
 from dagkit.errors import DagkitError
+from dagkit.wording import count, plain
 
 if TYPE_CHECKING:
     from dagkit.model.spec import WorkflowSpec

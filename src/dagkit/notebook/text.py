@@ -11,7 +11,7 @@ from dagkit.notebook.lettering import cells, clean, shorten
 from dagkit.notebook.palette import GLYPHS, headline, present
 from dagkit.notebook.picture import Box, Picture
 
-__all__ = ["draw"]
+__all__ = ["draw", "walk"]
 
 _NAME_LIMIT, _WHEN_LIMIT = 40, 60
 _PLAIN: Final = str.maketrans({"└": "`", "├": "|", "─": "-", "│": "|"})
@@ -33,7 +33,7 @@ def draw(
     """
     details = details or {}
     rows = []
-    for index, branch, others in _walk(picture):
+    for index, branch, others in walk(picture):
         box, counts = picture.boxes[index], tallies[index] if tallies else None
         glyph = f"{GLYPHS[headline(counts)]} " if counts is not None else ""
         detail = details.get(box.key) or details.get(box.title) or ""
@@ -63,7 +63,7 @@ def _notes(box: Box, others: Sequence[str], detail: str, counts: Counts | None) 
     return " · ".join(filter(None, notes))
 
 
-def _walk(picture: Picture) -> Iterator[tuple[int, str, list[str]]]:
+def walk(picture: Picture) -> Iterator[tuple[int, str, list[str]]]:
     """(box, branch drawn before it, titles of its other parents), depth first, without recursion."""
     levels = levels_of(len(picture.boxes), picture.edges)
     parents: dict[int, list[int]] = {}
