@@ -82,7 +82,17 @@ def test_silence_is_silence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0.0 s"), (0.0004, "<1 ms"), (0.012, "12 ms"), (0.44, "0.4 s"), (12.3, "12 s"), (185, "3:05"), (7_800, "2:10:00"), (59.9, "60 s")]
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (0.0004, "<1 ms"),
+        (0.012, "12 ms"),
+        (0.44, "0.4 s"),
+        (12.3, "12 s"),
+        (185, "3:05"),
+        (7_800, "2:10:00"),
+        (59.9, "60 s"),
+    ],
 )
 def test_durations_read_well(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text

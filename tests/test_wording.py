@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagkit.cli import wording
+from dagkit import wording
 
 
 @pytest.mark.parametrize(
