@@ -13,15 +13,10 @@ import pytest
 
 from dagkit.testing.pjm import PjmSimulator, Site
 
-QUICK = {
-    "accept_s": 0.0, "schedule_s": 0.05, "acquire_s": 0.0, "prologue_s": 0.0, "epilogue_s": 0.0, "runout_s": 0.0,
-    "delete_s": 0.1, "kill_s": 0.3,
-}  # fmt: skip
-
 
 @pytest.fixture
 def sim(tmp_path: Path) -> Iterator[PjmSimulator]:
-    with PjmSimulator(tmp_path / "pjm", Site(**QUICK)).running() as machine:  # type: ignore[arg-type]
+    with PjmSimulator(tmp_path / "pjm", Site.quick(is_group_needed=True)).running() as machine:
         yield machine
 
 

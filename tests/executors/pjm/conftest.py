@@ -18,7 +18,7 @@ from dagkit.executors.pjm.watch import Patience
 from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import Completion, TaskMessage
 from dagkit.stores.base import Store
-from executors.pjm.plain_pjm import InProcess, PlainPjm
+from dagkit.testing.pjm import PjmSimulator, SimulatedJob, Site
 
 QUEUE = PjmQueue(rscgrp="small", group="group1", elapse_s=600)
 
@@ -38,14 +38,13 @@ class InThisProcess(Pool):
 class QuickClient(Client):
     """PJM's commands, without processes."""
 
-    def __init__(self, pjm: PlainPjm) -> None:
+    def __init__(self, pjm: PjmSimulator) -> None:
         super().__init__()
-        self._pjm = InProcess(pjm)
+        self._pjm = pjm
 
     def _run(self, name: str, command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         self.calls[name] = self.calls.get(name, 0) + 1
-        code, out, err = self._pjm.run(name, command)
-        return subprocess.CompletedProcess(command, code, out, err)
+        return self._pjm.run(command[list(command).index(name) :])
 
 
 class World:
@@ -53,8 +52,12 @@ class World:
 
     def __init__(self, folder: Path, store: Store) -> None:
         self.folder, self.store = folder, store
-        self.pjm, self.at = PlainPjm(folder / "pjm"), 1_800_000_000.0
-        self.pjm.set(now=self.at)
+        self.at = 1_800_000_000.0
+        #: Without nodes: jobs wait until the test says what becomes of them.
+        self.pjm = PjmSimulator(
+            folder / "pjm", Site(mode="plan", nodes=0, accept_s=0.0, is_group_needed=False), at=self.at, speed=None
+        )
+        self.limit(accept=None)
         self.done: dict[str, Completion] = {}
         self.executor = self.make()
 
@@ -91,11 +94,30 @@ class World:
         """Time goes by, with a step of the coordinator every now and then."""
         end = self.at + seconds
         while self.at < end:
-            self.at = min(end, self.at + step_s)
-            self.pjm.set(now=self.at)
+            self.wait(min(end - self.at, step_s))
             self.poll()
             self.offer(messages if messages is not None else [])
             self.poll()
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, and nobody does anything."""
+        self.at += seconds
+        self.pjm.tick(seconds)
+
+    def limit(self, **limits: int | None) -> None:
+        """Limits of our own user."""
+        for name, most in limits.items():
+            self.pjm.limit("ru-accept" if name == "accept" else f"ru-accept-{name}", most)
+
+    def submits(self) -> list[tuple[str, str]]:
+        """Name and result of every call of pjsub, in order."""
+        return [(one.name, one.result) for one in self.pjm.oracle().submits]
+
+    def calls(self, command: str) -> int:
+        return self.pjm.oracle().calls[command]
+
+    def states(self) -> list[str]:
+        return [job.st for job in self.pjm.jobs()]
 
     def begin(self, messages: list[TaskMessage]) -> None:
         """Offer, and let the first refill happen."""
@@ -104,19 +126,23 @@ class World:
         self.offer(messages)
         self.poll()
 
-    def complete(self, job: int, sub: int, script: str, **fields: Any) -> list[str]:
+    def complete(self, job: SimulatedJob, **fields: Any) -> list[str]:
         """A job runs to its end; returns its tasks."""
-        folder = folder_of(script)
-        _, messages, _ = folder.read(max(sub, 0))
-        for place, message in enumerate(messages):
-            folder.finish(max(sub, 0), place, success(message))
-        self.pjm.change(job, sub, "EXT", 0, **fields)
+        messages = leave_completions(job)
+        self.pjm.force(job, "EXT", **{"ec": 0, **fields})
         return [message.task for message in messages]
 
     def complete_all(self) -> list[str]:
-        return [
-            task for job, sub, _, script, _ in self.pjm.jobs("QUE", "RUN") for task in self.complete(job, sub, script)
-        ]
+        return [task for job in self.pjm.jobs("QUE", "RUN") for task in self.complete(job)]
+
+
+def leave_completions(job: SimulatedJob) -> list[TaskMessage]:
+    """What a job would have left, had it run; returns its tasks."""
+    folder, index = folder_of(job.script), max(job.sub, 0)
+    _, messages, _ = folder.read(index)
+    for place, message in enumerate(messages):
+        folder.finish(index, place, success(message))
+    return messages
 
 
 def folder_of(script: str) -> JobFolder:

@@ -26,12 +26,12 @@ def test_nothing_is_submitted_before_pjm_has_said_how_much_it_takes(world: World
     rest = tasks(3)
 
     world.offer(rest)
-    assert world.pjm.submits() == []
+    assert world.submits() == []
     world.begin(rest)
 
     assert rest == []
-    assert [state for *_, state in world.pjm.jobs()] == ["QUE"] * 3
-    assert len({name for name, _ in world.pjm.submits()}) == 3
+    assert world.states() == ["QUE"] * 3
+    assert len({name for name, _ in world.submits()}) == 3
 
 
 def test_jobs_run_to_their_completions_and_leave_nothing(world: World) -> None:
@@ -50,24 +50,24 @@ def test_an_unknown_capacity_submits_nothing_and_says_so(world: World) -> None:
 
     world.begin(tasks(3))
 
-    assert world.pjm.submits() == []
+    assert world.submits() == []
     assert world.executor.problems() == ["pjstat --limit says nothing of group elsewhere"]
 
 
 def test_no_limits_are_asked_for_when_nothing_waits(world: World) -> None:
     world.begin(tasks(2))
-    before = world.pjm.calls()["pjstat"]
+    before = world.calls("pjstat")
 
     world.pass_s(600, step_s=5)
 
-    looks = world.pjm.calls()["pjstat"] - before
+    looks = world.calls("pjstat") - before
     assert looks <= 600 / 10
     assert world.executor.capacity() is None
 
 
 @pytest.mark.parametrize("mode", ["single", "bulk", "auto"])
 def test_a_small_limit_never_blocks_for_good_and_is_never_exceeded(world: World, mode: str) -> None:
-    world.pjm.set(accept=10, bulksubjob=30)
+    world.limit(accept=10, bulksubjob=30)
     world.make(default=replace(QUEUE, mode=mode, group_size=7))
     rest = tasks(60)
 
@@ -77,25 +77,25 @@ def test_a_small_limit_never_blocks_for_good_and_is_never_exceeded(world: World,
         world.pass_s(60, rest)
 
     assert len(world.done) == 60
-    assert {result for _, result in world.pjm.submits()} == {"submitted"}
+    assert {result for _, result in world.submits()} == {"accepted"}
 
 
 def test_auto_takes_bulk_jobs_where_calls_are_scarce(world: World) -> None:
-    world.pjm.set(accept=10, bulksubjob=2000)
+    world.limit(accept=10, bulksubjob=2000)
     world.make(default=replace(QUEUE, mode="auto", gate=GateOptions(max_submit_per_refill=500)))
     rest = tasks(400)
 
     world.begin(rest)
 
     assert rest == []
-    assert len(world.pjm.submits()) == 4
+    assert len(world.submits()) == 4
     world.complete_all()
     world.pass_s(60)
     assert len(world.done) == 400
 
 
 def test_a_full_queue_defers_and_charges_nothing(world: World) -> None:
-    world.pjm.says("pjsub", "[ERR.] PJM 0072 pjsub Job exceeded the accept limit", times=1)
+    world.pjm.fault("says", value="[ERR.] PJM 0072 pjsub Job exceeded the accept limit", times=1)
     rest = tasks(5)
 
     world.begin(rest)
@@ -108,30 +108,30 @@ def test_a_full_queue_defers_and_charges_nothing(world: World) -> None:
 
 
 def test_bulk_that_is_denied_becomes_single(world: World) -> None:
-    world.pjm.set(bulk=0)
+    world.pjm.set(may_bulk=False)
     world.make(default=replace(QUEUE, mode="bulk"))
     rest = tasks(3)
 
     world.begin(rest)
     world.pass_s(120, rest)
 
-    assert [sub for _, sub, *_ in world.pjm.jobs()] == [-1, -1, -1]
+    assert [job.sub for job in world.pjm.jobs()] == [-1, -1, -1]
 
 
 def test_noisy_neighbours_cause_few_refusals(world: World) -> None:
-    world.pjm.set(accept=100)
+    world.limit(accept=100)
     rest, minute = tasks(800), 0
 
     world.begin(rest)
     while len(world.done) < 800:
         minute += 1
         assert minute < 200
-        world.pjm.set(others=(minute * 37) % 50)
+        world.pjm.load("ru-accept", (minute * 37) % 50)
         world.complete_all()
         world.pass_s(60, rest, step_s=15)
 
-    refused = [result for _, result in world.pjm.submits() if result == "full"]
-    assert len(refused) < 0.01 * len(world.pjm.submits())
+    refused = [result for _, result in world.submits() if result == "0072"]
+    assert len(refused) < 0.01 * len(world.submits())
 
 
 def test_our_own_target_is_about_our_own_jobs(world: World) -> None:
@@ -147,13 +147,13 @@ def test_our_own_target_is_about_our_own_jobs(world: World) -> None:
 def test_short_tasks_share_jobs_and_only_what_is_missing_fails(world: World) -> None:
     world.make(default=replace(QUEUE, pack=3))
     world.begin(tasks(6))
-    (first, sub, _, script, _), second = world.pjm.jobs()
-    folder = folder_of(script)
+    first, second = world.pjm.jobs()
+    folder = folder_of(first.script)
     _, messages, _ = folder.read(0)
 
     folder.finish(0, 0, world_success(messages[0]))
-    world.pjm.change(first, sub, "EXT", None, 20)
-    world.complete(second[0], second[1], second[3])
+    world.pjm.force(first, "EXT", pc=20)
+    world.complete(second)
     world.pass_s(60)
 
     assert {name for name, one in world.done.items() if one.success} == {"t0", "t3", "t4", "t5"}
@@ -174,7 +174,7 @@ def world_success(message: TaskMessage) -> Any:
 
 def test_a_configuration_error_pauses_its_profile_after_the_second_job(world: World) -> None:
     text = "[ERR.] PJM 0057 pjsub elapse=18000 is greater than the upper limit (14400)."
-    world.pjm.says("pjsub", text, times=1000)
+    world.pjm.fault("says", value=text, times=1000)
     rest = tasks(100)
 
     world.begin(rest)
@@ -182,14 +182,14 @@ def test_a_configuration_error_pauses_its_profile_after_the_second_job(world: Wo
 
     failed = [one for one in world.done.values() if one.kind is FailureKind.CONFIG]
     assert len(failed) == len(world.done) == 2
-    assert world.pjm.calls()["pjsub"] == 2
+    assert world.calls("pjsub") == 2
     assert "is paused" in world.executor.problems()[0]
     assert world.executor.is_stuck
 
 
 def test_a_used_up_budget_pauses_the_campaign_and_fails_nothing(world: World) -> None:
     text = "[ERR.] PJM 0079 pjsub Computing resources shortage occurred.[group] (ACC->QUE)"
-    world.pjm.says("pjsub", text, times=1)
+    world.pjm.fault("says", value=text, times=1)
     rest = tasks(3)
 
     world.begin(rest)
@@ -202,14 +202,14 @@ def test_a_used_up_budget_pauses_the_campaign_and_fails_nothing(world: World) ->
 
 
 def test_an_unknown_refusal_is_no_storm(world: World) -> None:
-    world.pjm.says("pjsub", "[ERR.] PJM 0999 pjsub What is this", times=1000)
+    world.pjm.fault("says", value="[ERR.] PJM 0999 pjsub What is this", times=1000)
     rest = tasks(50)
 
     world.begin(rest)
     world.pass_s(1800, rest)
 
     assert world.done == {}
-    assert world.pjm.calls()["pjsub"] <= 4
+    assert world.calls("pjsub") <= 4
 
 
 # --- what became of jobs
@@ -218,34 +218,34 @@ def test_an_unknown_refusal_is_no_storm(world: World) -> None:
 @pytest.mark.parametrize(
     ("row", "kind"),
     [
-        ({"state": "EXT", "pc": 11, "sn": 24, "reason": "ELAPSE LIMIT EXCEEDED"}, FailureKind.TIMEOUT),
-        ({"state": "EXT", "pc": 12, "sn": 9}, FailureKind.MEMORY),
-        ({"state": "CCL", "pc": 18, "reason": "ANOTHER JOB STARTED"}, FailureKind.PREEMPTED),
-        ({"state": "EXT", "pc": 20}, FailureKind.NODE),
-        ({"state": "CCL", "pc": 1}, FailureKind.CANCELLED),
-        ({"state": "EXT", "ec": 0}, FailureKind.NODE),
-        ({"state": "EXT", "ec": 3}, FailureKind.USER),
-        ({"state": "ERR", "pc": 140, "reason": "INTERNAL ERROR"}, FailureKind.NODE),
-        ({"state": "RJT", "pc": 3, "reason": "GATE CHECK"}, FailureKind.CONFIG),
+        ({"st": "EXT", "pc": 11, "sn": 24, "reason": "ELAPSE LIMIT EXCEEDED"}, FailureKind.TIMEOUT),
+        ({"st": "EXT", "pc": 12, "sn": 9}, FailureKind.MEMORY),
+        ({"st": "CCL", "pc": 18, "reason": "ANOTHER JOB STARTED"}, FailureKind.PREEMPTED),
+        ({"st": "EXT", "pc": 20}, FailureKind.NODE),
+        ({"st": "CCL", "pc": 1}, FailureKind.CANCELLED),
+        ({"st": "EXT", "ec": 0}, FailureKind.NODE),
+        ({"st": "EXT", "ec": 3}, FailureKind.USER),
+        ({"st": "ERR", "pc": 140, "reason": "INTERNAL ERROR"}, FailureKind.NODE),
+        ({"st": "RJT", "pc": 3, "reason": "GATE CHECK"}, FailureKind.CONFIG),
     ],
 )
 def test_a_job_without_a_completion_is_judged_by_pjm(world: World, row: dict[str, Any], kind: FailureKind) -> None:
     world.begin(tasks(1))
-    job, sub, *_ = world.pjm.jobs()[0]
+    (job,) = world.pjm.jobs()
 
-    world.pjm.change(job, sub, **row)
+    world.pjm.force(job, **row)
     world.pass_s(300)
 
     assert world.done["t0"].kind is kind
-    if row["state"] == "ERR":
-        assert [state for *_, state in world.pjm.jobs()] == ["CCL"]
+    if row["st"] == "ERR":
+        assert world.states() == ["CCL"]
 
 
 def test_a_completion_wins_over_whatever_pjm_says(world: World) -> None:
     world.begin(tasks(1))
-    job, sub, _, script, _ = world.pjm.jobs()[0]
+    (job,) = world.pjm.jobs()
 
-    world.complete(job, sub, script, pc=20)
+    world.complete(job, pc=20)
     world.pass_s(30)
 
     assert world.done["t0"].success
@@ -253,9 +253,9 @@ def test_a_completion_wins_over_whatever_pjm_says(world: World) -> None:
 
 def test_a_held_job_stays_active(world: World) -> None:
     world.begin(tasks(1))
-    job, sub, *_ = world.pjm.jobs()[0]
+    (job,) = world.pjm.jobs()
 
-    world.pjm.change(job, sub, "HLD", None, 4)
+    world.pjm.force(job, "HLD", pc=4)
     world.pass_s(3600, step_s=60)
 
     assert world.done == {}
@@ -266,7 +266,7 @@ def test_a_job_that_nobody_knows_is_lost_after_a_while(world: World) -> None:
     world.begin(tasks(1))
     world.pass_s(30)
 
-    world.pjm.do("DELETE FROM jobs")
+    world.pjm.vanish(*world.pjm.jobs())
     world.pass_s(250)
     assert world.done == {}
     world.pass_s(400)
@@ -275,13 +275,13 @@ def test_a_job_that_nobody_knows_is_lost_after_a_while(world: World) -> None:
 
 
 def test_an_outage_of_pjstat_changes_nothing(world: World) -> None:
-    world.pjm.set(accept=30)
+    world.limit(accept=30)
     rest = tasks(80)
     world.begin(rest)
     world.pass_s(60, rest)
     before = len(world.pjm.jobs())
 
-    world.pjm.fault("pjstat", "outage")
+    world.pjm.fault("stat-fails", times=None)
     world.pass_s(600, rest)
     assert len(world.pjm.jobs()) == before
     assert world.done == {}
@@ -292,12 +292,12 @@ def test_an_outage_of_pjstat_changes_nothing(world: World) -> None:
         world.pass_s(120, rest)
 
     assert len(world.done) == 80
-    assert {result for _, result in world.pjm.submits()} == {"submitted"}
+    assert {result for _, result in world.submits()} == {"accepted"}
 
 
 def test_a_cut_off_listing_is_survived(world: World) -> None:
     world.begin(tasks(20))
-    world.pjm.fault("pjstat", "cut", times=5)
+    world.pjm.fault("stat-cut", times=5)
 
     world.pass_s(100)
     world.complete_all()
@@ -322,14 +322,14 @@ def test_cancelled_jobs_are_deleted_and_reported_when_they_are_gone(world: World
     assert {name: one.kind for name, one in world.done.items()} == dict.fromkeys(
         ["t0", "t1", "t2"], FailureKind.CANCELLED
     )
-    assert [state for *_, state in world.pjm.jobs()] == ["CCL", "CCL", "CCL", "QUE"]
+    assert world.states() == ["CCL", "CCL", "CCL", "QUE"]
 
 
 # --- after a crash
 
 
 def test_a_submission_that_timed_out_is_adopted_by_its_name(world: World) -> None:
-    world.pjm.fault("pjsub", "times out")
+    world.pjm.fault("accept-kill")
     world.begin(tasks(1))
 
     world.pass_s(60)
@@ -337,11 +337,11 @@ def test_a_submission_that_timed_out_is_adopted_by_its_name(world: World) -> Non
     world.pass_s(60)
 
     assert world.done["t0"].success
-    assert len(world.pjm.submits()) == 1
+    assert len(world.submits()) == 1
 
 
 def test_a_submission_that_was_never_made_is_made_again(world: World) -> None:
-    world.pjm.fault("pjsub", "is silent")
+    world.pjm.fault("submit-killed")
     rest = tasks(1)
     world.begin(rest)
 
@@ -350,7 +350,7 @@ def test_a_submission_that_was_never_made_is_made_again(world: World) -> None:
     world.pass_s(60)
 
     assert world.done["t0"].success
-    assert world.pjm.calls()["pjsub"] == 2
+    assert world.calls("pjsub") == 2
 
 
 def test_jobs_are_adopted_after_a_restart(world: World) -> None:
@@ -363,11 +363,11 @@ def test_jobs_are_adopted_after_a_restart(world: World) -> None:
     world.pass_s(60)
 
     assert len(world.done) == 3
-    assert len(world.pjm.submits()) == 3
+    assert len(world.submits()) == 3
 
 
 def test_what_was_put_off_before_a_restart_is_submitted_and_not_lost(world: World) -> None:
-    world.pjm.says("pjsub", "[ERR.] PJM 0072 pjsub Job exceeded the accept limit", times=1)
+    world.pjm.fault("says", value="[ERR.] PJM 0072 pjsub Job exceeded the accept limit", times=1)
     messages = tasks(1)
     world.begin(list(messages))
 
@@ -375,7 +375,7 @@ def test_what_was_put_off_before_a_restart_is_submitted_and_not_lost(world: Worl
     assert world.executor.recover(messages) == []
     world.pass_s(120)
 
-    assert [state for *_, state in world.pjm.jobs()] == ["QUE"]
+    assert world.states() == ["QUE"]
 
 
 def test_an_attempt_that_no_ledger_knows_is_lost(world: World) -> None:

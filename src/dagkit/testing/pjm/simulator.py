@@ -206,6 +206,11 @@ class PjmSimulator:
             for part in state.parts("job = ? AND sub = ?", job.job, job.sub):
                 World(state).force(part, st, **fields)
 
+    def vanish(self, job: SimulatedJob) -> None:
+        """Nobody knows a job any more: neither the live view nor the history."""
+        self.force(job, "EXT", pc=9)
+        self._do("UPDATE parts SET ended_at = 0 WHERE job = ? AND sub = ?", job.job, job.sub)
+
     # --- the record
 
     def oracle(self) -> Oracle:

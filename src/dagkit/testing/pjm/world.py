@@ -105,8 +105,10 @@ class World:
         for part in parts:
             self._parts[part.job, part.sub] = part
             self._changes.append((at, part.job, part.sub, "ACC", 0))
-            part.wake(at + self.site.accept_s)
-            self._push(part)
+            if self.site.accept_s > 0 or part.depends is not None:
+                part.wake(at + self.site.accept_s)
+            else:
+                self._arrive(part, at)
         self.flush()
 
     def force(self, part: Part, st: str, *, ec: int | None = None, pc: int = 0, sn: int = 0, reason: str = "-") -> None:
