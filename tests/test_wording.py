@@ -46,7 +46,7 @@ def test_wide_characters_count_twice() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0.04, "0.0 s"), (12.3, "12 s"), (185, "3:05"), (7800, "2:10:00"), (3 * 86400, "3 d"), (-1, "0.0 s")],
+    [(0.04, "40 ms"), (12.3, "12 s"), (185, "3:05"), (7800, "2:10:00"), (3 * 86400, "3 d"), (-1, "0.0 s")],
 )
 def test_durations(seconds: float, words: str) -> None:
     assert wording.duration(seconds) == words
