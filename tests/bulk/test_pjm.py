@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from executors.pjm.nodes import Nodes
-from executors.pjm.plain_pjm import PlainPjm
+from dagkit.testing.pjm import PjmSimulator, Site
 
 CAMPAIGN = """\
 command: [/bin/sh, -c, 'echo ran >> out.txt']
@@ -32,15 +31,16 @@ JOBS = 10
 
 
 @pytest.fixture
-def pjm(tmp_path: Path) -> Iterator[PlainPjm]:
-    machine = PlainPjm(tmp_path / "pjm")
-    machine.set(accept=6, bulksubjob=100)
-    with Nodes(machine, 1):
+def pjm(tmp_path: Path) -> Iterator[PjmSimulator]:
+    machine = PjmSimulator(tmp_path / "pjm", Site.quick(nodes=1))
+    machine.limit("ru-accept", 6)
+    machine.limit("ru-accept-bulksubjob", 100)
+    with machine.running():
         yield machine
 
 
 @pytest.mark.parametrize("mode", ["single", "bulk"])
-def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: PlainPjm, mode: str) -> None:
+def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: PjmSimulator, mode: str) -> None:
     rows = [f"  - {{job_key: k{n}, work_dir: w/{n}, expected_outputs: [out.txt]}}\n" for n in range(JOBS)]
     (tmp_path / "c.yaml").write_text(CAMPAIGN + "".join(rows))
     (tmp_path / "dagkit.toml").write_text(FUGAKU.replace("MODE", mode))
@@ -63,6 +63,11 @@ def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: Plai
             process.wait()
 
     assert [(tmp_path / f"w/{n}/out.txt").read_text() for n in range(JOBS)] == ["ran\n"] * JOBS
-    while pjm.jobs("QUE", "RUN"):  # a job has left its completion a moment before it ends
+    while not all(job.is_over for job in pjm.jobs()):  # a job has left its completion a moment before it ends
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    found = pjm.oracle()
+    assert found.duplicates == {}
+    assert found.over == ()
+    assert set(found.runs.values()) == {1}
+    assert sum(found.runs.values()) == JOBS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from executors.pjm.plain_pjm import PlainPjm
+from dagkit.testing.pjm import PjmSimulator, Site
 
 CAMPAIGN = """\
 command: [/bin/sh, -c, 'test "$0" != bad && echo "$0" > out.txt']
@@ -95,8 +95,9 @@ def test_plan_shows_the_scripts_of_a_workflow(folder: Path) -> None:
 
 def test_doctor_finds_what_is_wrong_with_a_machine(folder: Path) -> None:
     assert "not on PATH" in dagkit(folder, "pjm", "doctor", "--target", "fugaku", code=1)
-    pjm = PlainPjm(folder / "pjm")
-    pjm.set(accept=20, bulksubjob=200)
+    pjm = PjmSimulator(folder / "pjm", Site.quick())
+    pjm.limit("ru-accept", 20)
+    pjm.limit("ru-accept-bulksubjob", 200)
 
     said = dagkit(folder, "pjm", "doctor", "--target", "fugaku", "--submit", "-o", "found.json")
 

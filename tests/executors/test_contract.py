@@ -28,10 +28,9 @@ from dagkit.runtime.values import load_output
 from dagkit.settings import WorkerSettings
 from dagkit.stores import open_store
 from dagkit.stores.base import Store
+from dagkit.testing.pjm import PjmSimulator, Site
 from dagkit.worker import Worker
 from executors.driving import call, collect, message, poll_until, run_all, run_one
-from executors.pjm.nodes import Nodes
-from executors.pjm.plain_pjm import PlainPjm
 
 SLURM = pytest.param("slurm", marks=pytest.mark.xdist_group("slurm"))
 PATIENCE = Patience(collect_s=0.0, look_s=0.3, most_look_s=1, grace_s=5, short_grace_s=1, files_s=0.1)
@@ -66,10 +65,14 @@ def place(request: pytest.FixtureRequest, store: Store, tmp_path: Path) -> Itera
         made.append(executor)
         return executor
 
-    with _Worker(store) if kind == "queued" else Nodes(PlainPjm(tmp_path / "pjm")) if kind == "pjm" else _Nobody():
+    with _Worker(store) if kind == "queued" else pjm_of(tmp_path).running() if kind == "pjm" else _Nobody():
         yield Place(store, make, kind)
         for executor in made:
             executor.close(0.0)
+
+
+def pjm_of(folder: Path) -> PjmSimulator:
+    return PjmSimulator(folder / "pjm", Site.quick(nodes=2))
 
 
 def pjm_executor(store: Store, folder: Path) -> PjmExecutor:
@@ -83,7 +86,7 @@ def pjm_executor(store: Store, folder: Path) -> PjmExecutor:
         files_s=0.05,
         missing_s=5,
     )
-    client = Client(environ=PlainPjm(folder / "pjm").environment)
+    client = Client(environ=pjm_of(folder).environment)
     executor = PjmExecutor(
         store, folder=folder / "spools", default=PjmQueue(elapse_s=600), patience=quick, client=client
     )

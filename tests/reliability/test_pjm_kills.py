@@ -21,8 +21,8 @@ import pytest
 
 from dagkit.errors import BackendError
 from dagkit.stores import open_store
-from executors.pjm.conftest import folder_of, success
-from executors.pjm.plain_pjm import ENDED, PlainPjm
+from dagkit.testing.pjm import PjmSimulator, Site
+from executors.pjm.conftest import leave_completions
 from reliability.slurm_coordinators import create
 
 LIMIT_S: Final = 40.0
@@ -31,14 +31,15 @@ DECADES: Final = 20 if os.environ.get("DAGKIT_ALL_KILLS") else 1
 FAULTS: Final[tuple[tuple[str, float], ...]] = (
     ("", 0.0),
     ("", 0.0),
-    ("slow", 0.1),
-    ("slow", 0.3),
-    ("kills caller before", 0.0),
-    ("kills caller after", 0.0),
-    ("times out", 0.0),
-    ("is silent", 0.0),
-    ("garbled", 0.0),
-    ("fails", 0.0),
+    ("submit-slow", 0.1),
+    ("submit-slow", 0.3),
+    ("kill-caller-before", 0.0),
+    ("kill-caller-after", 0.0),
+    ("accept-kill", 0.0),
+    ("accept-silent", 0.0),
+    ("submit-killed", 0.0),
+    ("accept-garbled", 0.0),
+    ("submit-fails", 0.0),
 )
 
 
@@ -83,26 +84,20 @@ class Machine:
     """Runs the jobs as time goes by, and counts what they ran."""
 
     def __init__(self, folder: Path, dice: random.Random) -> None:
-        self.pjm, self._dice = PlainPjm(folder / "pjm"), dice
-        self.pjm.set(lag_s=0.05, live_s=3.0)
+        self.pjm, self._dice = PjmSimulator(folder / "pjm", Site.quick(mode="plan", nodes=0, live_s=3.0)), dice
         self.ran: Counter[str] = Counter()
         self.orphans: list[str] = []
 
     def run_some(self) -> None:
         """Some of what waits runs, and leaves its completions before or after it ends."""
-        for job, sub, name, script, _ in self.pjm.jobs("QUE", "RUN"):
+        for job in self.pjm.jobs("QUE"):
             if self._dice.random() >= 0.6:
                 continue
-            folder = folder_of(script)
             try:
-                _, messages, _ = folder.read(max(sub, 0))
+                self.ran.update(message.task for message in leave_completions(job))
             except BackendError:  # its folder is gone: whoever submitted it does not want it
-                self.orphans.append(name)
-            else:
-                for place, message in enumerate(messages):
-                    folder.finish(max(sub, 0), place, success(message))
-                    self.ran[message.task] += 1
-            self.pjm.change(job, sub, "EXT", 0)
+                self.orphans.append(job.name)
+            self.pjm.force(job, "EXT", ec=0)
 
 
 def is_running(pid: int) -> bool:
@@ -131,11 +126,11 @@ def check_one(coordinators: Coordinators, folder: Path, dice: random.Random) -> 
     for _ in range(3):
         fault, value = dice.choice(FAULTS)
         if fault:
-            machine.pjm.fault("pjsub", fault, value=value)
+            machine.pjm.fault(fault, value=value)
     kills = dice.randrange(1, 4)
     deadline, code = time.monotonic() + LIMIT_S, None
     while code != 0:
-        assert time.monotonic() < deadline, f"not over; {machine.ran} {machine.pjm.submits()}"
+        assert time.monotonic() < deadline, f"not over; {machine.ran} {machine.pjm.oracle().submits}"
         pid = coordinators.start(folder)
         kill_at = time.monotonic() + dice.uniform(0.0, 0.4) if kills > 0 else deadline
         while is_running(pid):
@@ -150,8 +145,9 @@ def check_one(coordinators: Coordinators, folder: Path, dice: random.Random) -> 
 
     assert machine.ran == {**{f"t{number}": 1 for number in range(tasks)}, "last": 1}
     assert machine.orphans == []
-    assert not [job for job in machine.pjm.jobs() if job[4] not in ENDED]
-    assert {name for name, count in Counter(name for name, _ in machine.pjm.submits()).items() if count > 1} == set()
+    assert all(job.is_over for job in machine.pjm.jobs())
+    found = machine.pjm.oracle()
+    assert (found.duplicates, found.over) == ({}, ())
     store = open_store(folder / "store")
     assert {entry["attempt_no"] for entry in store.task_entries("wf").values()} == {1}
     store.close()
