@@ -1,18 +1,20 @@
-"""The live view as its user has it: a real JupyterLab in a real Chromium. Screenshots go to build/screenshots."""
+"""The live view as its user has it: a real JupyterLab in a real Chromium. Screenshots go to build/screenshots.
+
+`pytest tests/notebook/test_browser.py --save-shown` also saves those that README and docs show, to docs/images.
+"""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
-import nbformat
 import pytest
 
-from services.jupyter import browser, jupyter_lab  # noqa: F401 - fixtures
+from services.jupyter import browser, desk, execute, jupyter_lab  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS, IMAGES = ROOT / "build" / "screenshots", ROOT / "docs" / "images"
 SWEEP = """\
 from dagkit import task, workflow
 from pathlib import Path
@@ -20,13 +22,13 @@ import time
 
 @task
 def prepare(n):
-    return n
+    return list(range(n))
 
-@task(retries=1)
+@task(retries=1, memory="1G")
 def train(n, seed, gate):
     for step in range(3):
         print(f"seed {seed}: step {step}", flush=True)
-    while not Path(gate).exists():
+    while seed > 1 and not Path(gate).exists():
         time.sleep(0.02)
     if seed in (7, 19):
         raise ValueError(f"batch of {seed} does not fit")
@@ -37,6 +39,10 @@ def compare(models):
     return min(m["mae"] for m in models if m)
 
 @task
+def report(models):
+    return f"{len(models)} models"
+
+@task
 def deploy(best):
     return "deployed"
 
@@ -45,47 +51,9 @@ def sweep(n, gate):
     data = prepare(n)
     models = [train(data, seed, gate) for seed in range(24)]
     best = compare.options(dep_policy=20)(models)
-    return deploy.options(when=best < 0.1)(best)
+    report(models)
+    deploy.options(when=best < 0.1)(best)
 """
-#: Ends every kernel of the server, as a reboot would.
-SHUT_DOWN = """async () => {
-  const url = (path) => `/api/${path}?token=for-tests`, xsrf = document.cookie.match(/_xsrf=([^;]*)/)?.[1];
-  for (const one of await (await fetch(url("sessions"))).json())
-    await fetch(url(`sessions/${one.id}`), { method: "DELETE", headers: { "X-XSRFToken": xsrf } });
-}"""
-_numbers = itertools.count(1)
-
-
-@pytest.fixture
-def lab(jupyter_lab, browser):  # noqa: F811
-    """Opens notebooks of cells in pages; pages are closed and kernels stopped at the end."""
-    pages = []
-
-    def open_(*cells: str, dark: bool = False, width: int = 1400):
-        name = f"watch-{next(_numbers)}.ipynb"
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
-        nbformat.write(notebook, jupyter_lab.folder / name)
-        page = browser.new_page(viewport={"width": width, "height": 1150}, color_scheme="dark" if dark else "light")
-        page.set_default_timeout(30_000)
-        pages.append(page)
-        page.goto(jupyter_lab.page_of(name))
-        ready(page)
-        return page
-
-    yield open_
-    for page in pages:
-        page.close()
-
-
-def ready(page) -> None:
-    """Wait until the kernel is there; a cell that is run before that is forgotten."""
-    page.wait_for_function("document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')", timeout=60_000)
-
-
-def run_cell(page, number: int) -> None:
-    page.click(f".jp-CodeCell >> nth={number} >> .cm-content")
-    page.keyboard.press("Control+Enter")
 
 
 def says(page, selector: str, words: str) -> None:
@@ -95,33 +63,44 @@ def says(page, selector: str, words: str) -> None:
     )
 
 
-def shoot(page, name: str) -> None:
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    view = page.locator(".dagkit-view").last
-    view.scroll_into_view_if_needed()
-    view.screenshot(path=SHOTS / f"{name}.png", animations="disabled")
+@pytest.fixture
+def shoot(request):
+    """Takes a picture of the last view; one that the docs show is saved for them if that is asked for."""
+
+    def take(page, name: str, image: str = "") -> None:
+        folder = IMAGES if image and request.config.getoption("--save-shown") else SHOTS
+        folder.mkdir(parents=True, exist_ok=True)
+        view = page.locator(".dagkit-view, .dagkit-run").last
+        view.scroll_into_view_if_needed()
+        view.screenshot(path=folder / f"{image or name}.png", animations="disabled")
+
+    return take
 
 
-def test_a_run_is_watched_clicked_and_retried_while_the_cell_waits(lab, jupyter_lab):  # noqa: F811
-    gate = jupyter_lab.folder / "gate-1"
-    page = lab(SWEEP, "run = sweep(1, 'gate-1').run()", "run")
-    run_cell(page, 0)
-    run_cell(page, 1)
+def test_a_run_is_watched_clicked_and_retried_while_the_cell_waits(desk, shoot):  # noqa: F811
+    page = desk.open(SWEEP, "run = sweep(1, 'gate-1').run()", "run")
+    desk.run(0, 1)
 
     page.wait_for_selector('.dk-box[data-key="train"][data-state="running"]')
     page.wait_for_selector('.dk-box[data-key="prepare"][data-state="completed"]')
     page.click('.dk-box[data-key="train"]')
     says(page, ".dk-find > span", "24 tasks")  # answered though the cell has not ended
-    page.click('.dk-rows [data-task="train"]')
+    page.click('.dk-rows [data-task="train-2"]')
+    page.wait_for_function(  # how long it has been running is counted
+        "() => /\\d/.test(document.querySelector('.dk-rows [data-task=\"train-2\"] .dk-time').textContent)"
+    )
     page.click('[data-tab="log"]')
-    says(page, ".dk-log", "seed 0: step 2")
+    says(page, ".dk-log", "seed 2: step 2")
     shoot(page, "running-log")
+    page.click('[data-tab="tasks"]')
+    shoot(page, "running", "watch-running")
 
-    gate.touch()
+    (desk.lab.folder / "gate-1").touch()
     says(page, ".dk-status", "failed")
     page.click('.dk-trouble button:has-text("train-19")')
     says(page, ".dk-error", "batch of 19 does not fit")
-    shoot(page, "failed-error")
+    says(page, ".dk-error", "attempt 1 failed (user)")
+    shoot(page, "failed-error", "watch-failed")
     page.click('[data-do="retry"]')
     says(page, ".dk-ask", "Retry 2 tasks that failed")
     shoot(page, "confirm-retry")
@@ -135,83 +114,169 @@ def test_a_run_is_watched_clicked_and_retried_while_the_cell_waits(lab, jupyter_
     page.click('.dk-ask button:has-text("Leave it")')
     page.click('[data-do="retry"]')
     page.click('.dk-ask .dk-main:has-text("Retry")')
-    says(page, ".dk-note", "2 tasks will run again")
+    says(page, ".dk-note", "will run again")
     says(page, ".dk-status", "failed")
 
 
-def test_a_run_is_cancelled_and_seen_again_after_the_page_was_loaded_anew(lab):
-    page = lab(SWEEP, "run = sweep(1, 'never').run(wait=False)\nrun")
-    run_cell(page, 0)
-    run_cell(page, 1)
+def test_usage_events_and_filters_of_a_run(desk, shoot):  # noqa: F811
+    page = desk.open(SWEEP, "run = sweep(1, '.').run()")
+    desk.run(0, 1)
+    says(page, ".dk-status", "failed")
+
+    page.click('[data-tab="events"]')
+    says(page, ".dk-event", "batch of 7 does not fit")
+    says(page, ".dk-event", "submitted: 28 tasks")
+    shoot(page, "events", "watch-events")
+    page.click('.dk-event:has-text("train-7 ValueError")')
+    says(page, ".dk-error", "batch of 7 does not fit")
+    page.click('[data-tab="usage"]')
+    says(page, ".dk-grid td", "22 of 24")
+    says(page, ".dk-grid td", "failed (user)")
+    says(page, ".dk-grid td", "memory 1G")
+    shoot(page, "usage")
+
+    page.click('.dk-chip:has-text("failed")')
+    says(page, ".dk-find > span", "2 tasks")
+    page.fill(".dk-find input", "batch of 19")
+    says(page, ".dk-find > span", "1 task")
+    shoot(page, "filtered")
+    page.fill(".dk-find input", "")
+    page.click('.dk-chip:has-text("failed")')
+    page.click(".dk-order")
+    page.wait_for_function("() => document.querySelector('.dk-rows .dk-row')?.dataset.task === 'prepare'")
+
+
+def test_a_run_is_cancelled_and_seen_again_after_the_page_was_loaded_anew(desk, shoot):  # noqa: F811
+    page = desk.open(SWEEP, "run = sweep(1, 'never').run(wait=False)\nrun")
+    desk.run(0, 1)
     page.wait_for_selector('.dk-box[data-key="train"][data-state="running"]')
     page.click('.dk-box[data-key="train"]')
     says(page, ".dk-find > span", "24 tasks")
-    page.keyboard.press("Control+s")
-    page.wait_for_timeout(500)
+    desk.save()
 
-    page.reload()
-    ready(page)
+    desk.reload()
     page.wait_for_selector('.dk-box[data-key="train"][data-state="running"]')
     says(page, ".dk-find > span", "24 tasks")  # what was chosen is kept by the kernel
     page.click('[data-do="cancel"]')
     says(page, ".dk-ask", "have not begun")
-    shoot(page, "confirm-cancel")
+    shoot(page, "confirm-cancel", "watch-cancel")
     page.click('.dk-ask button:has-text("Cancel the run")')
     says(page, ".dk-status", "cancelled")
     shoot(page, "cancelled")
 
 
-def test_after_the_kernel_was_started_anew_the_run_can_be_attached_to(lab):
-    page = lab(SWEEP, "sweep(1, '.').run(id='again', wait=True)", "import dagkit\ndagkit.attach('again')")
-    run_cell(page, 0)
-    run_cell(page, 1)
+THREADS = "import threading\nprint('views:', sum(t.name == 'dagkit-view' for t in threading.enumerate()))"
+
+
+def test_two_views_of_a_run_are_apart_and_a_view_that_is_closed_leaves_no_thread(desk):  # noqa: F811
+    page = desk.open(SWEEP, "run = sweep(1, 'never').run(wait=False)\nrun", "run", THREADS)
+    desk.run(0, 1, 2)
+    page.wait_for_function("() => document.querySelectorAll('.dagkit-view').length === 2")
+    first, second = page.locator(".dagkit-view").first, page.locator(".dagkit-view").last
+    second.locator('.dk-box[data-key="train"]').click()
+    says(page, ".dagkit-view .dk-find > span", "24 tasks")
+    assert "28 tasks" in first.locator(".dk-find").inner_text()
+
+    first.locator('[data-do="cancel"]').click()
+    first.locator('.dk-ask button:has-text("Cancel the run")').click()
+    for view in (first, second):
+        view.locator('.dk-status:has-text("cancelled")').wait_for()
+    page.evaluate("() => window.jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
+    page.wait_for_function("() => !document.querySelector('.dagkit-view')")
+
+    deadline = 20
+    for _ in range(deadline):
+        desk.run(3)
+        page.wait_for_selector(".jp-OutputArea-output:has-text('views:')")
+        if "views: 0" in page.inner_text(".jp-OutputArea-output:has-text('views:')"):
+            break
+        page.wait_for_timeout(250)
+    says(page, ".jp-OutputArea-output", "views: 0")
+    desk.run(2)  # opened again
+    says(page, ".dk-status", "cancelled")
+
+
+def test_of_a_saved_notebook_whose_kernel_is_gone_the_still_picture_is_seen(desk, browser, shoot):  # noqa: F811
+    """JupyterLab shows 'model not found' for a widget without a kernel, and nothing else of the same output."""
+    page = desk.open(SWEEP.replace("{seed} does", "<b>{seed}</b> does"), "run = sweep(1, '.').run(id='gone')")
+    desk.run(0, 1)
+    says(page, ".dk-trouble", "batch of <b>19</b> does not fit")  # text, never markup
+    says(page, ".dk-status", "failed")
+    assert not page.is_visible(".dagkit-run")
+    page.wait_for_selector(".jp-InputPrompt:has-text('[*]')", state="detached")
+    saved = desk.save()
+
+    desk.shut_kernels_down()
+    desk.reload()
+
+    page.wait_for_selector(".dagkit-run .dagkit-graph")
+    assert not page.is_visible("text=model not found")
+    assert_reads_well_as_a_page(saved, browser, shoot)
+
+
+def assert_reads_well_as_a_page(saved, browser, shoot) -> None:  # noqa: F811
+    """What nbconvert makes of the file, in a browser that reaches nothing: no script of Jupyter's, no kernel."""
+    from nbconvert import HTMLExporter
+
+    html, _ = HTMLExporter().from_notebook_node(saved)
+    page = browser.new_page(viewport={"width": 1100, "height": 1400}, java_script_enabled=False)
+    page.route("**/*", lambda route: route.abort())
+    page.set_content(html, wait_until="domcontentloaded")
+    assert page.is_visible(".dagkit-run .dagkit-graph")
+    assert "✗ train × 24" in page.text_content(".dagkit-run .dagkit-graph")
+    assert "batch of <b>7</b> does not fit" in page.inner_text(".dagkit-run")
+    assert page.locator(".dagkit-run table tbody tr").count() == 5
+    shoot(page, "nbconvert")
+    page.close()
+
+
+def test_after_the_kernel_was_started_anew_the_run_can_be_attached_to(desk):  # noqa: F811
+    page = desk.open(SWEEP, "sweep(1, '.').run(id='again', wait=True)", "import dagkit\ndagkit.attach('again')")
+    desk.run(0, 1)
     says(page, ".dk-status", "failed")
 
-    page.click('[data-command="kernelmenu:restart"], .jp-ToolbarButtonComponent[aria-label*="estart"] >> nth=0')
-    page.click('.jp-Dialog button:has-text("Restart")')
-    ready(page)
-    run_cell(page, 2)
+    desk.restart_kernel()
+    desk.run(2)
 
     says(page, ".jp-Cell:nth-of-type(3) .dk-status, [data-windowed-list-index='2'] .dk-status", "failed")
 
 
-def test_of_a_saved_notebook_whose_kernel_is_gone_the_still_picture_is_seen(lab):
-    """JupyterLab shows 'model not found' for a widget without a kernel, and nothing else of the same output."""
-    page = lab(SWEEP.replace("{seed} does", "<b>{seed}</b> does"), "run = sweep(1, '.').run()")
-    run_cell(page, 0)
-    run_cell(page, 1)
-    says(page, ".dk-trouble", "batch of <b>19</b> does not fit")  # text, never markup
-    says(page, ".dk-status", "failed")
-    assert not page.is_visible(".dagkit-run")
-    page.keyboard.press("Control+s")
-    page.wait_for_selector(".jp-mod-current:not(.jp-mod-dirty)")
-
-    page.evaluate(SHUT_DOWN)
-    page.reload()
-    ready(page)
-
-    page.wait_for_selector(".dagkit-run .dagkit-graph")
-    assert not page.is_visible("text=model not found")
-
-
 @pytest.mark.parametrize(
-    ("name", "dark", "width"), [("dark", True, 1400), ("narrow", False, 760), ("dark-narrow", True, 620)]
+    ("name", "dark", "width", "image"),
+    [("dark", True, 1400, "watch-dark"), ("narrow", False, 760, ""), ("dark-narrow", True, 620, "")],
 )
-def test_it_is_drawn_in_light_and_dark_wide_and_narrow(lab, name, dark, width):
-    page = lab(SWEEP, "run = sweep(1, '.').run()", dark=dark, width=width)
-    if dark:
-        page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+def test_it_is_drawn_in_light_and_dark_wide_and_narrow(desk, shoot, name, dark, width, image):  # noqa: F811
+    page = desk.open(SWEEP, "run = sweep(1, '.').run()", dark=dark, width=width)
     if width < 1000:
-        page.keyboard.press("Control+b")
-    run_cell(page, 0)
-    run_cell(page, 1)
+        page.evaluate("() => window.jupyterapp.shell.collapseLeft()")
+    desk.run(0, 1)
 
     says(page, ".dk-status", "failed")
     page.click('.dk-rows [data-task="train-7"]')
     says(page, ".dk-short", "attempt 2 of 2")
 
-    shoot(page, name)
-    widths = page.evaluate(
-        "(() => { const v = document.querySelector('.dagkit-view'); return [v.scrollWidth, v.clientWidth]; })()"
-    )
-    assert widths[0] <= widths[1] + 1
+    shoot(page, name, image)
+    for tab in ("tasks", "usage", "events"):
+        page.click(f'[data-tab="{tab}"]')
+        widths = page.evaluate(
+            "(() => { const v = document.querySelector('.dagkit-view'); return [v.scrollWidth, v.clientWidth]; })()"
+        )
+        assert widths[0] <= widths[1] + 1
+
+
+def test_notebook_7_draws_it_too(desk, browser, shoot):  # noqa: F811
+    desk.lab.write("seven.ipynb", SWEEP, "run = sweep(1, '.').run()")
+    page = browser.new_page(viewport={"width": 1280, "height": 1150})
+    page.set_default_timeout(30_000)
+    page.goto(desk.lab.page_in_notebook_7("seven.ipynb"))
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status='idle']")
+    for number in (0, 1):
+        execute(page, number)
+
+    says(page, ".dk-status", "failed")
+    page.click('.dk-box[data-key="train"]')
+    page.click('.dk-rows [data-task="train-19"]')
+    page.click('[data-tab="error"]')
+    says(page, ".dk-error", "batch of 19 does not fit")
+    shoot(page, "notebook-7")
+    page.close()
