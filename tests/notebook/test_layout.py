@@ -61,3 +61,12 @@ def test_a_long_edge_passes_beside_the_boxes_between():
     x = [point[0] for point in layout.routes[0, 2]][1]
     left = layout.corners[1][0]
     assert x < left or x > left + 100
+
+
+def test_a_box_with_one_neighbour_stands_straight_below_it_if_there_is_room():
+    """prepare, train, (compare, report), deploy below compare: it stood seven pixels to the right."""
+    layout = place([(180, 40), (200, 54), (180, 56), (180, 40), (170, 56)], [(0, 1), (1, 2), (1, 3), (2, 4)])
+
+    centres = [x + w / 2 for (x, _), w in zip(layout.corners, (180, 200, 180, 180, 170), strict=True)]
+    assert abs(centres[4] - centres[2]) < 0.5
+    assert abs(centres[0] - centres[1]) < 0.5

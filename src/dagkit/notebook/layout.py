@@ -19,7 +19,7 @@ __all__ = ["Layout", "place"]
 Point = tuple[float, float]
 
 GAP_X, GAP_Y = 24.0, 38.0
-BEND_WIDTH, BEND_WEIGHT = 6.0, 8.0
+BEND_WIDTH, BEND_WEIGHT, FIRM = 6.0, 8.0, 1000.0
 ORDER_SWEEPS, POSITION_SWEEPS = 12, 24
 
 
@@ -165,8 +165,24 @@ def _positions(net: _Net, widths: Sequence[float]) -> list[float]:
             spread = _spread(wanted, [widths[i] for i in row], [weights[i] for i in row])
             for i, centre in zip(row, spread, strict=True):
                 centres[i] = centre
+    _straighten(net, centres, widths)
     left = min((centre - width / 2 for centre, width in zip(centres, widths, strict=True)), default=0.0)
     return [centre - left for centre in centres]
+
+
+def _straighten(net: _Net, centres: list[float], widths: Sequence[float]) -> None:
+    """A box with one neighbour stands straight below or above it if there is room: the sweeps end a few pixels off."""
+    for row in (*net.rows, *reversed(net.rows)):
+        straight = [_only_neighbour(net, i) for i in row]
+        wanted = [centres[i] if other is None else centres[other] for i, other in zip(row, straight, strict=True)]
+        weights = [FIRM if other is None else 1.0 for other in straight]
+        for i, centre in zip(row, _spread(wanted, [widths[i] for i in row], weights), strict=True):
+            centres[i] = centre
+
+
+def _only_neighbour(net: _Net, i: int) -> int | None:
+    neighbours = net.above[i] + net.below[i]
+    return neighbours[0] if len(neighbours) == 1 and i < net.boxes else None
 
 
 def _wanted(

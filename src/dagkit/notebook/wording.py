@@ -94,7 +94,7 @@ def of_row(row: TaskRow) -> list[Any]:
         row.name,
         row.state.value,
         f"{row.attempt}/{row.max_attempts}" if row.attempt else "–",
-        None if row.duration_s is None else round(row.duration_s, 2),
+        None if row.duration_s is None else round(row.duration_s, 4),
         started,
         memory(peak) if peak else "",
         row.queue,

@@ -22,6 +22,8 @@ __all__ = ["GroupUsage", "Sample"]
 
 _TASKS: Final = 600
 _LEAST_EACH: Final = 3
+_LEAST_WALL_S: Final = 1.0
+"""Processor time is counted in ticks of 10 ms: of less than a second together it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +106,4 @@ def _peaks(row: TaskRow) -> list[float]:
 def _cores(rows: Sequence[TaskRow]) -> float | None:
     measured = [(row.usage["cpu_s"], row.duration_s) for row in rows if "cpu_s" in row.usage and row.duration_s]
     wall_s = sum(wall for _, wall in measured if wall)
-    return sum(cpu for cpu, _ in measured) / wall_s if wall_s else None
+    return sum(cpu for cpu, _ in measured) / wall_s if wall_s >= _LEAST_WALL_S else None
