@@ -2,4 +2,6 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from dagkit_tui.app import DagkitApp
+
+__all__ = ["DagkitApp"]

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "tasks": Entry("look", "Tasks of runs, filtered."),
         "logs": Entry("look", "What a task wrote."),
         "watch": Entry("watch", "Follow a run until it is over."),
+        "tui": Entry("tui", "All of it on one screen: runs, tasks, logs, queues, and what to do about them."),
         "errors": Entry("campaign", "What failed, newest first, with its traceback and log."),
         "usage": Entry("campaign", "Time and memory by template."),
         "resources": Entry("campaign", "Suggest resources from what was used."),
