@@ -174,7 +174,13 @@ def test_a_message_of_others_has_the_services_id(queue, client):
     ids=["ascii", "two bytes", "short"],
 )
 def test_what_the_limit_allows_the_service_takes(queue, text):
-    queue.send_batch([OutMessage("a", text)])
+    for left in reversed(range(5)):
+        try:
+            queue.send_batch([OutMessage("a", text)])
+            break
+        except BackendError as error:  # Azurite takes a letter whose bytes came in two pieces for two, now and then
+            assert "413" in str(error)
+            assert left
 
     assert [delivery.text for delivery in queue.receive(1, 1, 30)] == [text]
 
