@@ -22,7 +22,7 @@ import pytest
 from dagkit.errors import BackendError
 from dagkit.stores import open_store
 from dagkit.testing.pjm import PjmSimulator, Site
-from executors.pjm.conftest import leave_completions
+from dagkit.testing.pjm.driver import leave_completions
 from reliability.slurm_coordinators import create
 
 LIMIT_S: Final = 40.0

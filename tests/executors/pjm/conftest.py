@@ -1,50 +1,20 @@
 from __future__ import annotations
 
-import json
-import shlex
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor as Pool
-from concurrent.futures import Future
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dagkit.executors.pjm.client import Client
 from dagkit.executors.pjm.executor import PjmExecutor
 from dagkit.executors.pjm.request import PjmQueue
 from dagkit.executors.pjm.watch import Patience
-from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import Completion, TaskMessage
 from dagkit.stores.base import Store
 from dagkit.testing.pjm import PjmSimulator, SimulatedJob, Site
+from dagkit.testing.pjm.driver import leave_completions, virtual_executor
 
 QUEUE = PjmQueue(rscgrp="small", group="group1", elapse_s=600)
-
-
-class InThisProcess(Pool):
-    """Runs what it is given at once."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
-class QuickClient(Client):
-    """PJM's commands, without processes."""
-
-    def __init__(self, pjm: PjmSimulator) -> None:
-        super().__init__()
-        self._pjm = pjm
-
-    def _run(self, name: str, command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-        self.calls[name] = self.calls.get(name, 0) + 1
-        return self._pjm.run(command[list(command).index(name) :])
 
 
 class World:
@@ -64,16 +34,7 @@ class World:
     def make(self, default: PjmQueue = QUEUE, **settings: Any) -> PjmExecutor:
         """Another executor over the same files, which the former one has left as after a crash."""
         patience = settings.pop("patience", Patience(submit_interval_s=0.0))
-        self.executor = PjmExecutor(
-            self.store,
-            folder=self.folder / "spools",
-            default=default,
-            client=QuickClient(self.pjm),
-            clock=lambda: self.at,
-            pools=lambda count: InThisProcess(),
-            patience=patience,
-            **settings,
-        )
+        self.executor = virtual_executor(self.pjm, self.store, self.folder / "spools", default, patience, **settings)
         return self.executor
 
     def offer(self, messages: list[TaskMessage]) -> None:
@@ -134,26 +95,6 @@ class World:
 
     def complete_all(self) -> list[str]:
         return [task for job in self.pjm.jobs("QUE", "RUN") for task in self.complete(job)]
-
-
-def leave_completions(job: SimulatedJob) -> list[TaskMessage]:
-    """What a job would have left, had it run; returns its tasks."""
-    folder, index = folder_of(job.script), max(job.sub, 0)
-    _, messages, _ = folder.read(index)
-    for place, message in enumerate(messages):
-        folder.finish(index, place, success(message))
-    return messages
-
-
-def folder_of(script: str) -> JobFolder:
-    command = shlex.split(script.strip().splitlines()[-1])
-    return JobFolder(Path(command[command.index("dagkit.executors.job") + 1]))
-
-
-def success(message: TaskMessage) -> Completion:
-    return Completion(
-        message.workflow_id, message.task, True, json.dumps(message.task), None, message.attempt, message.generation
-    )
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from dagkit.engine.gate import GateOptions
 from dagkit.errors import LeaseLost
 from dagkit.model.messages import TaskMessage
 from dagkit.model.states import FailureKind
+from dagkit.testing.pjm.driver import folder_of, success
 from executors.driving import message
-from executors.pjm.conftest import QUEUE, World, folder_of
+from executors.pjm.conftest import QUEUE, World
 
 
 def tasks(count: int, **fields: Any) -> list[TaskMessage]:
@@ -151,7 +152,7 @@ def test_short_tasks_share_jobs_and_only_what_is_missing_fails(world: World) -> 
     folder = folder_of(first.script)
     _, messages, _ = folder.read(0)
 
-    folder.finish(0, 0, world_success(messages[0]))
+    folder.finish(0, 0, success(messages[0]))
     world.pjm.force(first, "EXT", pc=20)
     world.complete(second)
     world.pass_s(60)
@@ -161,12 +162,6 @@ def test_short_tasks_share_jobs_and_only_what_is_missing_fails(world: World) -> 
         "t1": FailureKind.NODE,
         "t2": FailureKind.NODE,
     }
-
-
-def world_success(message: TaskMessage) -> Any:
-    from executors.pjm.conftest import success
-
-    return success(message)
 
 
 # --- what pjsub refuses

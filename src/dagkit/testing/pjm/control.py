@@ -109,7 +109,7 @@ def _do(call: Call, asked: argparse.Namespace) -> str:
                                                asked.state, asked.reason, tuple(asked.touch)))  # fmt: skip
         elif asked.what == "fault":
             faults.add_fault(machine, asked.kind, match=asked.match, count=asked.count or None, prob=asked.prob,
-                             value=asked.value, for_s=asked.for_s)  # fmt: skip
+                             value=asked.value, for_s=asked.for_s, after_s=asked.after_s)  # fmt: skip
         elif asked.what == "stop":
             processes.end_everything(machine)
         else:
@@ -190,6 +190,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--match", default="*", metavar="GLOB", help="Names of jobs; `jobs` or `limits` for pjstat.")
     one.add_argument("--value", default="", help="Seconds, a text, a resource group.")
     one.add_argument("--for", dest="for_s", type=float, help="Seconds for which it lasts.")
+    one.add_argument("--after", dest="after_s", type=float, default=0.0, help="Seconds until it begins.")
     parts.add_parser("stop", help="End everything that runs.")
     one = parts.add_parser("dump", help="What has happened.")
     one.add_argument("--json", action="store_true")

@@ -72,13 +72,15 @@ def add_fault(
     prob: float = 1.0,
     value: str = "",
     for_s: float | None = None,
+    after_s: float = 0.0,
 ) -> None:
-    """`kind` will happen `count` times (None: always), where the name matches, for so many seconds."""
+    """`kind` will happen `count` times (None: always), where the name matches, from then on for so many seconds."""
     if kind not in KINDS:
         raise ValueError(f"no fault {kind!r}; there are {', '.join(KINDS)}")
-    until = None if for_s is None else state.now() + for_s
-    state.do("INSERT INTO faults (kind, pattern, left, prob, value, until) VALUES (?, ?, ?, ?, ?, ?)",
-             kind, match, count, prob, value, until)  # fmt: skip
+    since = state.now() + after_s
+    until = None if for_s is None else since + for_s
+    state.do("INSERT INTO faults (kind, pattern, left, prob, value, until, since) VALUES (?, ?, ?, ?, ?, ?, ?)",
+             kind, match, count, prob, value, until, since)  # fmt: skip
 
 
 def taken(
@@ -88,8 +90,8 @@ def taken(
 ) -> Fault | None:
     """The next fault of one of these kinds that happens to `name` now; it has happened then."""
     now = state.now()
-    for number, kind, pattern, left, prob, value, until in state.do("SELECT * FROM faults ORDER BY id"):
-        if not kind.startswith(prefixes) or not fnmatch.fnmatchcase(name, pattern):
+    for number, kind, pattern, left, prob, value, until, since in state.do("SELECT * FROM faults ORDER BY id"):
+        if not kind.startswith(prefixes) or not fnmatch.fnmatchcase(name, pattern) or now < since:
             continue
         if until is not None and now >= until:
             state.do("DELETE FROM faults WHERE id = ?", number)

@@ -168,10 +168,13 @@ class PjmSimulator:
         prob: float = 1.0,
         value: object = "",
         for_s: float | None = None,
+        after_s: float = 0.0,
     ) -> None:
         """Something goes wrong (`dagkit.testing.pjm.faults.KINDS`), so often (None: always), for so many seconds."""
         with opened(self.folder) as state:
-            faults.add_fault(state, kind, match=match, count=times, prob=prob, value=str(value), for_s=for_s)
+            faults.add_fault(
+                state, kind, match=match, count=times, prob=prob, value=str(value), for_s=for_s, after_s=after_s
+            )
 
     def forget_faults(self) -> None:
         """Nothing goes wrong any more."""
@@ -199,6 +202,13 @@ class PjmSimulator:
             for job, sub, *rest, kind in rows
             if not states or rest[1] in states
         ]
+
+    def counts(self) -> tuple[int, int]:
+        """How many parts the machine has, and how many of them are on nodes."""
+        rows = self._do(
+            "SELECT count(*), coalesce(sum(st IN ('RNA', 'RNP', 'RUN', 'RNE')), 0) FROM parts WHERE is_over = 0"
+        )
+        return int(rows[0][0]), int(rows[0][1])
 
     def force(self, job: SimulatedJob, st: str, **fields: Any) -> None:
         """A job is in another state now; fields are `ec`, `pc`, `sn`, `reason`."""

@@ -40,7 +40,8 @@ CREATE TABLE limits (rscunit TEXT, section TEXT, value TEXT, name TEXT, most INT
     PRIMARY KEY (rscunit, section, value, name));
 CREATE TABLE load (section TEXT, value TEXT, name TEXT, alloc INTEGER, PRIMARY KEY (section, value, name));
 CREATE TABLE rules (id INTEGER PRIMARY KEY, rule TEXT);
-CREATE TABLE faults (id INTEGER PRIMARY KEY, kind TEXT, pattern TEXT, left INTEGER, prob REAL, value TEXT, until REAL);
+CREATE TABLE faults (id INTEGER PRIMARY KEY, kind TEXT, pattern TEXT, left INTEGER, prob REAL, value TEXT, until REAL,
+    since REAL);
 CREATE TABLE submits (id INTEGER PRIMARY KEY, at REAL, name TEXT, arguments TEXT, job INTEGER, parts INTEGER,
     result TEXT);
 CREATE TABLE changes (id INTEGER PRIMARY KEY, at REAL, job INTEGER, sub INTEGER, st TEXT, pc INTEGER);
