@@ -469,3 +469,20 @@ def test_how_long_an_attempt_waited_for_its_turn_is_stored(store: MemoryStore) -
     assert entries["long"]["usage"]["wait_s"] == pytest.approx(60.0, abs=1)
     assert "wait_s" not in entries["short"]["usage"]
     coordinator.close()
+
+
+def test_that_an_attempt_began_is_saved_though_nothing_else_happens(store: MemoryStore) -> None:
+    """A view showed no time for a task that ran alone for an hour; after a crash its timeout began anew."""
+    submit(store, tasks=[{"name": "long"}])
+    executor = FakeExecutor(reports_start=True)
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+    coordinator.drive("w")
+    settle(coordinator, lambda: state_of(store, "long") == "running")
+    assert "started_at" not in store.task_entries("w")["long"]
+    saves = coordinator.counters.saves
+
+    executor.begin("long", coordinator.now())
+    settle(coordinator, lambda: "started_at" in store.task_entries("w")["long"])
+
+    assert coordinator.counters.saves == saves + 1
+    coordinator.close()

@@ -14,7 +14,7 @@ from dagkit.engine.scaling import QueueLimits
 from dagkit.engine.state import Dispatch, WorkflowState
 from dagkit.errors import BackendError
 from dagkit.executors.base import Executor
-from dagkit.model.messages import AttemptKey, Completion, TaskMessage
+from dagkit.model.messages import AttemptKey, Completion, Started, TaskMessage
 from dagkit.model.records import StateChanges
 from dagkit.model.resources import ResourceRequest, has_refs
 from dagkit.model.spec import WorkflowSpec
@@ -34,6 +34,7 @@ log = logging.getLogger("dagkit.coordinator")
 
 _MOST_REFUSALS, _LONGEST_PAUSE_S = 20, 30.0
 _LEAST_WAIT_S = 0.1
+_START_PATIENCE_S = 1.0
 
 
 class Drive:
@@ -58,6 +59,7 @@ class Drive:
         self._unsaved: list[Completion] = []
         self._being_saved: list[Completion] = []
         self._dirty = True
+        self._starts_saved_at = float("inf")
         self.spans: Spans | None = None
         self.began_at = time.time()
         self._flight: dict[tuple[str, int | None], tuple[int, float]] = {}
@@ -128,6 +130,12 @@ class Drive:
         self._dirty = True
         return counted
 
+    def begin(self, report: Started, now: float) -> None:
+        """Note that an attempt began. That is saved with what happens next, and on its own after a moment: most tasks
+        have ended by then, and a save for each start would double what a run of short tasks costs."""
+        if self.state.started(report, now):
+            self._starts_saved_at = min(self._starts_saved_at, now + _START_PATIENCE_S)
+
     def _forget_flights_of(self, task: str) -> None:
         for flight in [flight for flight in self._flight if flight[0] == task]:
             del self._flight[flight]
@@ -145,6 +153,8 @@ class Drive:
     def expire(self, now: float) -> list[AttemptKey]:
         """Attempts whose time is up, failed in the state; their executors have yet to stop them."""
         expired = self.state.expire(now)
+        if now >= self._starts_saved_at:
+            self._dirty = True
         if expired:
             self._dirty = True
             if self.spans is not None:
@@ -286,7 +296,7 @@ class Drive:
     def changes_to_save(self) -> StateChanges:
         """Freeze what changed; the completions in it may be acknowledged once it is saved."""
         self._being_saved, self._unsaved = self._unsaved, []
-        self._dirty = False
+        self._dirty, self._starts_saved_at = False, float("inf")
         self.is_over_when_saved = self.state.is_over
         return self.state.take_changes()
 

@@ -249,7 +249,7 @@ class Coordinator:
         drive = self._drives.get(report.workflow_id)
         if isinstance(report, Started):
             if drive is not None:
-                drive.state.started(report, now)
+                drive.begin(report, now)
         elif drive is None:
             self._take_orphan(report)
         else:

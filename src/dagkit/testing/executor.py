@@ -41,6 +41,11 @@ class FakeExecutor:
         """Report the running attempt of a task as a failure."""
         return self._report(task, success=False, error=error, kind=kind)
 
+    def begin(self, task: str, at: float) -> None:
+        """Report that the running attempt of a task has begun."""
+        message = next(message for message in self.running.values() if message.task == task)
+        self._reports.append(Started(message.workflow_id, task, message.generation, message.attempt, at))
+
     def repeat(self, completions: Iterable[Completion]) -> None:
         """Report the same completions again, as an at-least-once service does."""
         self._reports += completions
