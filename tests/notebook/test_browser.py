@@ -63,6 +63,13 @@ def says(page, selector: str, words: str) -> None:
     )
 
 
+def counts_time(page, task: str) -> None:
+    """How long it has been running is shown while it runs."""
+    page.wait_for_function(
+        "(task) => /\\d/.test(document.querySelector(`.dk-rows [data-task='${task}'] .dk-time`)?.textContent)", arg=task
+    )
+
+
 @pytest.fixture
 def shoot(request):
     """Takes a picture of the last view; one that the docs show is saved for them if that is asked for."""
@@ -86,9 +93,7 @@ def test_a_run_is_watched_clicked_and_retried_while_the_cell_waits(desk, shoot):
     page.click('.dk-box[data-key="train"]')
     says(page, ".dk-find > span", "24 tasks")  # answered though the cell has not ended
     page.click('.dk-rows [data-task="train-2"]')
-    page.wait_for_function(  # how long it has been running is counted
-        "() => /\\d/.test(document.querySelector('.dk-rows [data-task=\"train-2\"] .dk-time').textContent)"
-    )
+    counts_time(page, "train-2")
     page.click('[data-tab="log"]')
     says(page, ".dk-log", "seed 2: step 2")
     shoot(page, "running-log")
@@ -157,6 +162,7 @@ def test_a_run_is_cancelled_and_seen_again_after_the_page_was_loaded_anew(desk, 
     desk.reload()
     page.wait_for_selector('.dk-box[data-key="train"][data-state="running"]')
     says(page, ".dk-find > span", "24 tasks")  # what was chosen is kept by the kernel
+    counts_time(page, "train-3")
     page.click('[data-do="cancel"]')
     says(page, ".dk-ask", "have not begun")
     shoot(page, "confirm-cancel", "watch-cancel")
