@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dagkit.cli.pjm_rehearsal import rehearse, simulate
 from dagkit.cli.session import Session, command, emit, json_option, say
 from dagkit.wording import plain
 
@@ -220,6 +221,8 @@ def _previews(session: Session, source: str, target: str) -> Iterator[tuple[str,
 
 
 pjm = click.Group(
-    "pjm", help="PJM, the job manager of Fugaku: check it, see its limits.", commands=[doctor, limits, dry_run]
+    "pjm",
+    help="PJM, the job manager of Fugaku: check it, see its limits.",
+    commands=[doctor, limits, dry_run, simulate, rehearse],
 )
 commands = {"pjm": pjm}

@@ -12,9 +12,10 @@ from dagkit.settings import Option, parse_duration
 if TYPE_CHECKING:
     from dagkit.executors.pjm.executor import PjmExecutor
     from dagkit.executors.pjm.request import PjmQueue
+    from dagkit.executors.pjm.watch import Patience
     from dagkit.stores.base import Store
 
-__all__ = ["PJM_OPTIONS", "PJM_SETTINGS", "make_pjm", "pjm_queue"]
+__all__ = ["PJM_OPTIONS", "PJM_SETTINGS", "make_pjm", "pjm_patience", "pjm_queue"]
 
 #: Settings of the executor rather than of one queue.
 _WIDE: Final = frozenset(("folder", "ledgers", "submit_workers"))
@@ -129,11 +130,17 @@ def pjm_queue(name: str, table: Mapping[str, Any]) -> PjmQueue:
     return checked_queue(name, PjmQueue(**own, elapse_s=table.get("elapse"), gate=gate))
 
 
+def pjm_patience(table: Mapping[str, Any]) -> Patience:
+    """How long the executor waits for what."""
+    from dagkit.executors.pjm.watch import Patience
+
+    return Patience(**{key: table[key] for key in (*_PATIENCE, *_SHARED_PATIENCE) if key in table})
+
+
 def make_pjm(store: Store, queues: Mapping[str, Mapping[str, Any]], default: Mapping[str, Any] | None) -> PjmExecutor:
     """The executor for these queues. `ConfigError` where PJM cannot be reached."""
     from dagkit.executors.pjm.client import Client, Timeouts, check_installed
     from dagkit.executors.pjm.executor import PjmExecutor
-    from dagkit.executors.pjm.watch import Patience
 
     check_installed()
     tables = [*([default] if default is not None else []), *queues.values()]
@@ -141,14 +148,13 @@ def make_pjm(store: Store, queues: Mapping[str, Mapping[str, Any]], default: Map
     for table in reversed(tables):
         wide.update(table)
     folder, ledgers = wide.get("folder"), wide.get("ledgers")
-    patience = {key: wide[key] for key in (*_PATIENCE, *_SHARED_PATIENCE) if key in wide}
     return PjmExecutor(
         store,
         folder=Path(folder).expanduser() if folder else _folder_for(store),
         queues={name: pjm_queue(name, table) for name, table in queues.items()},
         default=pjm_queue("default", default or {}),
         ledgers=Path(ledgers).expanduser() if ledgers else None,
-        patience=Patience(**patience),
+        patience=pjm_patience(wide),
         client=Client(Timeouts(**{key: wide[key] for key in _TIMEOUTS if key in wide})),
         submit_workers=max(1, wide.get("submit_workers", 4)),
     )

@@ -15,7 +15,7 @@ from dagkit.testing.pjm.oracle import oracle_of
 from dagkit.testing.pjm.site import Site
 from dagkit.testing.pjm.world import World
 
-__all__ = ["advance", "fail_node", "init", "pjmsim", "set_limits"]
+__all__ = ["advance", "fail_node", "init", "pjmsim", "set_limits", "summary_of"]
 
 #: Limits of the machine of the facts (pjm 3): a user may have 100 jobs accepted.
 DEFAULT_LIMITS: Final[dict[tuple[str, str], int | None]] = {("USER", "ru-accept"): 100}
@@ -113,13 +113,12 @@ def _do(call: Call, asked: argparse.Namespace) -> str:
         elif asked.what == "stop":
             processes.end_everything(machine)
         else:
-            return _dump(oracle_of(machine).plain(), as_json=asked.json)
+            return json.dumps(oracle_of(machine).plain()) if asked.json else summary_of(oracle_of(machine).plain())
     return ""
 
 
-def _dump(found: dict[str, Any], *, as_json: bool) -> str:
-    if as_json:
-        return json.dumps(found)
+def summary_of(found: dict[str, Any]) -> str:
+    """What has happened, in a few lines."""
     ran = sum(change["st"] == "RUN" for change in found["changes"])
     calls = ", ".join(f"{command} {count}" for command, count in sorted(found["calls"].items()))
     lines = [

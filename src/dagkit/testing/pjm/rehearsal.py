@@ -125,7 +125,7 @@ def _drive(campaign: Campaign, pjm: PjmSimulator, executor: PjmExecutor) -> Rehe
     rest = [_message(number) for number in range(campaign.jobs)]
     timeline: list[tuple[float, int, int, int]] = []
     done: set[str] = set()
-    step_s = campaign.step_s
+    step_s = min(campaign.step_s, campaign.patience.refill_s / 2)  # within a refill what waits has to be offered
     while len(done) < campaign.jobs:
         if rest and executor.capacity() != 0:
             del rest[: executor.submit(rest)]

@@ -216,6 +216,11 @@ class PjmSimulator:
             for part in state.parts("job = ? AND sub = ?", job.job, job.sub):
                 World(state).force(part, st, **fields)
 
+    def power_off(self) -> None:
+        """All nodes go down at once and come back; what ran on them has ended for that (PJM code 20)."""
+        for job in self.jobs("RNA", "RNP", "RUN", "RNE"):
+            self.force(job, "EXT", pc=20, reason="LOST COMM")
+
     def vanish(self, job: SimulatedJob) -> None:
         """Nobody knows a job any more: neither the live view nor the history."""
         self.force(job, "EXT", pc=9)
@@ -227,6 +232,10 @@ class PjmSimulator:
         """What has happened."""
         with opened(self.folder) as state:
             return oracle_of(state)
+
+    def summary(self) -> str:
+        """What has happened, in a few lines."""
+        return control.summary_of(self.oracle().plain())
 
     def alloc(self, name: str, section: str = "USER") -> int:
         """How much is taken of a limit now."""
