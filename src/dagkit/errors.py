@@ -6,6 +6,7 @@ DagkitError
     ConditionError             a condition that does not parse or may not be used like that
     ConfigError                a setting or a configuration file
     TracingError               a node used as if it were a value
+    WrongCall                  a call, or an option, that a task or a decorator does not take
     NotPicklable               a captured value that cannot travel
     PayloadTooLarge            an argument that a message cannot carry
     PayloadMismatch            a payload written by another Python or cloudpickle
@@ -55,6 +56,7 @@ __all__ = [
     "UnknownTask",
     "UsageError",
     "WorkflowExists",
+    "WrongCall",
 ]
 
 
@@ -131,6 +133,10 @@ class ConfigError(UsageError, ValueError):
 
 class TracingError(UsageError, TypeError):
     """A node was used as if it were the value it stands for."""
+
+
+class WrongCall(UsageError, TypeError):
+    """A task or a decorator was called with something that it does not take."""
 
 
 class NotPicklable(UsageError, TypeError):

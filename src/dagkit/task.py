@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dagkit.errors import TracingError
+from dagkit.errors import TracingError, WrongCall
 from dagkit.trace import ATOMS, PROMPT, Node, active, snapshot
 from dagkit.tracing import edges
 from dagkit.tracing.declaration import Command, Declaration, command_name, declare, plain_name
@@ -94,11 +94,11 @@ class Task(Generic[P, R]):
 
     def _columns(self, verb: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> list[Iterable[Any]]:
         if not positional and not named:
-            raise TypeError(f"{self.name}.{verb}() needs at least one iterable")
+            raise WrongCall(f"{self.name}.{verb}() needs at least one iterable")
         labelled = [*((f"argument {index}", each) for index, each in enumerate(positional)), *named.items()]
         for label, each in labelled:
             if isinstance(each, (str, bytes)) or not isinstance(each, (Promise, Iterable)):
-                raise TypeError(
+                raise WrongCall(
                     f"{self.name}.{verb}(): {label} is {each!r:.60}, not a list of items. "
                     f"What is the same for every item is fixed first: {self.name}.partial(...).{verb}(...)"
                 )
@@ -205,13 +205,13 @@ def task(fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 def _declared(fn: Any, options: Mapping[str, Any]) -> Task[..., Any]:
     if isinstance(fn, Task):
-        raise TypeError(f"{fn.name} is a task already; change its options with {fn.name}.options(...)")
+        raise WrongCall(f"{fn.name} is a task already; change its options with {fn.name}.options(...)")
     if type(fn).__module__ == "dagkit.workflow":
-        raise TypeError(
+        raise WrongCall(
             f"{fn.__name__} is a workflow; called inside another workflow it is inlined, so it need not be a task"
         )
     if isinstance(fn, str):
-        raise TypeError(f"@task takes options by name: @task(name={fn!r})")
+        raise WrongCall(f"@task takes options by name: @task(name={fn!r})")
     declaration = declare(fn, options.get("name"))
     made: Task[..., Any] = Task(declaration, changed(Options(), declaration.name, options))
     functools.update_wrapper(made, declaration.fn)
@@ -273,7 +273,7 @@ def shell(
     `$JOBQ_OUTPUT_FILE`.
     """
     if not isinstance(cmd, str) or not cmd.strip():
-        raise TypeError(
+        raise WrongCall(
             f"shell({cmd!r:.60}): a command is text that is not blank; shlex.join([...]) makes one from a list"
         )
     name = options.get("name") or command_name(cmd)
@@ -296,7 +296,7 @@ def _listed(nodes: Any) -> list[Any]:
 
 def _environment(task: str, env: Any) -> dict[str, str]:
     if not isinstance(env, Mapping):
-        raise TypeError(f"{task}: env is a mapping of names to texts, not {env!r:.60}")
+        raise WrongCall(f"{task}: env is a mapping of names to texts, not {env!r:.60}")
     return {str(key): _env_text(task, key, value) for key, value in env.items()}
 
 
@@ -308,11 +308,11 @@ def _env_text(task: str, key: object, value: object) -> str:
             f"dagkit.get_upstream_output({value._node._name!r})."
         )
     if isinstance(value, bool) or not isinstance(value, (str, int, float, os.PathLike)):
-        raise TypeError(f"{task}: env {key!r} is {value!r:.60}; a variable is a text, a number or a path")
+        raise WrongCall(f"{task}: env {key!r} is {value!r:.60}; a variable is a text, a number or a path")
     return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def _folder(path: Any) -> str:
     if isinstance(path, Promise) or not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"cwd is a path, not {type(path).__name__}")
+        raise WrongCall(f"cwd is a path, not {type(path).__name__}")
     return os.fspath(path)

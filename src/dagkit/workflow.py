@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
-from dagkit.errors import TracingError
+from dagkit.errors import TracingError, WrongCall
 from dagkit.flow import Flow, flow_of, warn_uncalled
 from dagkit.trace import Trace, active
+from dagkit.tracing.signature import Signature
 from dagkit.tracing.workflow_options import checked
 
 if TYPE_CHECKING:
@@ -34,9 +35,11 @@ class Workflow(Generic[P, R]):
     def __init__(self, fn: Callable[P, R], name: str, options: Mapping[str, Any]) -> None:
         self.fn, self.name, self.options = fn, name, dict(options)
         self._fields, self._strict = checked(name, options)
+        self._signature = Signature(fn)
         functools.update_wrapper(self, fn)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Flow:
+        self._signature.check(self.name, len(args) + len(kwargs), tuple(kwargs))
         outer = active.get()
         if outer is not None:
             return self._inlined(outer, args, kwargs)  # type: ignore[no-any-return]
@@ -116,9 +119,9 @@ def workflow(fn: Any = None, /, *, name: str | None = None, **options: Any) -> A
 
 def _declared(fn: Any, name: str | None, options: Mapping[str, Any]) -> Workflow[Any, Any]:
     if isinstance(fn, Workflow):
-        raise TypeError(f"{fn.name} is a workflow already")
+        raise WrongCall(f"{fn.name} is a workflow already")
     if not inspect.isroutine(fn) or inspect.iscoroutinefunction(fn) or inspect.isgeneratorfunction(fn):
-        raise TypeError(
+        raise WrongCall(
             f"@workflow on {getattr(fn, '__name__', repr(fn))}: a workflow is made from a plain function, which runs "
             f"once while the workflow is traced (tasks themselves may be async)"
         )

@@ -32,7 +32,7 @@ def shell(ipython, tmp_path, monkeypatch):
 
 @task
 def speak(word):
-    print(word)
+    print(word, end="\n" if word else "")
     if word == "boo":
         raise ValueError("no ghosts here")
     return word
@@ -80,6 +80,39 @@ def test_an_error_in_a_cell_is_the_users_line_and_the_message(shell, capsys):
     assert len(text.splitlines()) < 25
     shell.run_line_magic("dagkit", "traceback")
     assert "dagkit/run.py" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("greet()", "greet(name): missing a required argument: 'name'"),
+        ("greet.options(retrys=3)", "there is no option 'retrys'. Did you mean 'retries'?"),
+        ("hello(1, 2)", "hello(name): too many positional arguments"),
+        ("task(3)", "@task"),
+    ],
+)
+def test_a_wrong_call_in_a_cell_is_the_users_line_and_the_message(shell, capsys, cell, said):
+    """A forgotten argument showed four frames of dagkit's, and the sentence below them."""
+    shell.run_cell("from dagkit import task, workflow\n@task\ndef greet(name): return name", store_history=False)
+    shell.run_cell("@workflow\ndef hello(name): return greet(name)", store_history=False)
+
+    shell.run_cell(cell, store_history=False)
+
+    shown = capsys.readouterr()
+    text = shown.out + shown.err
+    assert said in text
+    assert cell in text
+    assert "src/dagkit" not in text
+    assert len(text.splitlines()) < 8
+
+
+def test_of_a_task_that_wrote_nothing_that_is_said(shell, capsys):
+    shell.user_ns["run"] = talk("").run(progress=False, wait=False)
+    shell.user_ns["run"].wait()
+
+    shell.run_line_magic("dagkit", "logs run speak")
+
+    assert capsys.readouterr().out == "(speak has written nothing)\n"
 
 
 def test_errors_display_as_a_table_that_opens(shell):

@@ -41,7 +41,7 @@ def dagkit(line: str, shell: Any) -> Any:
         case "status", [*names] if len(names) <= 1:
             return _status(_run(names[0] if names else None, shell))
         case "logs", [name, task]:
-            sys.stdout.write(_run(name, shell).logs(task))
+            sys.stdout.write(_run(name, shell).logs(task) or f"({task} has written nothing)\n")
         case "traceback", []:
             error = getattr(sys, "last_value", None)
             sys.stdout.write(traceback.whole(error) if error is not None else "There was no error.\n")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from dagkit.errors import WrongCall
 from dagkit.tracing.signature import Signature
 
 __all__ = ["Command", "Declaration", "command_name", "declare", "plain_name"]
@@ -40,13 +41,13 @@ class Declaration:
 def declare(fn: Any, given: str | None = None) -> Declaration:
     """The declaration of a function, called `given` if that is a name and no template.
 
-    `TypeError` for what is no function, with what to do instead.
+    `WrongCall` for what is no function, with what to do instead.
     """
     if isinstance(fn, staticmethod):
         fn = fn.__func__
     name = _name(fn)
     if fault := _fault(fn, name):
-        raise TypeError(f"@task on {name}: {fault}")
+        raise WrongCall(f"@task on {name}: {fault}")
     return Declaration(fn, plain_name(given) or name.strip("<>"))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from dagkit.errors import TracingError, UsageError
+from dagkit.errors import TracingError, UsageError, WrongCall
 from dagkit.model.resources import RESOURCES, parse_memory, parse_runtime
 from dagkit.trace import Node, nodes_in
 from dagkit.tracing.promise import Promise
@@ -108,7 +108,7 @@ def changed(options: Options, task: str, changes: Mapping[str, Any]) -> Options:
         if key in _RESOURCE_OPTIONS:
             resources[key] = value
         elif key not in _CHECKS:
-            raise TypeError(f"{task}: there is no option {key!r}.{_meant(key)} Options: {', '.join(sorted(_ALL))}")
+            raise WrongCall(f"{task}: there is no option {key!r}.{_meant(key)} Options: {', '.join(sorted(_ALL))}")
         else:
             checked[key] = _DEFAULTS[key] if value is None else _checked(task, key, value, _CHECKS[key])
     if resources:

@@ -7,6 +7,8 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from dagkit.errors import WrongCall
+
 __all__ = ["Signature"]
 
 #: Calls of one task come in few shapes; a task with **kwargs could see any number of them.
@@ -40,7 +42,7 @@ class Signature:
         return str(inspect.Signature(bare))
 
     def check(self, task: str, count: int, keywords: tuple[str, ...]) -> None:
-        """`TypeError` naming the task if a call with `count` values, the last of them named, does not fit."""
+        """`WrongCall` naming the task if a call with `count` values, the last of them named, does not fit."""
         if (count, keywords) not in self._shapes:
             self._places(task, count, keywords)
 
@@ -90,7 +92,7 @@ class Signature:
             bound = dict(self._signature.bind(*positional, **named).arguments)
             self._check_positional(bound)
         except TypeError as error:
-            raise TypeError(f"{task}{self}: {error}") from None
+            raise WrongCall(f"{task}{self}: {error}") from None
         return bound
 
     def _check_positional(self, bound: _Places) -> None:

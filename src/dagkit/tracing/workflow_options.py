@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from dagkit.errors import UsageError
+from dagkit.errors import UsageError, WrongCall
 from dagkit.model.resources import parse_runtime
 
 __all__ = ["WorkflowOptions", "checked"]
@@ -28,7 +28,7 @@ def checked(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], bool
     given = {key: value for key, value in options.items() if value is not None}
     if unknown := given.keys() - WorkflowOptions.__annotations__.keys():
         allowed = ", ".join(WorkflowOptions.__annotations__)
-        raise TypeError(f"workflow {name}: there is no option {sorted(unknown)[0]!r}. Options: {allowed}")
+        raise WrongCall(f"workflow {name}: there is no option {sorted(unknown)[0]!r}. Options: {allowed}")
     strict = bool(given.pop("strict", False))
     try:
         if "timeout" in given:

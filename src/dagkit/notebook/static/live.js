@@ -2,6 +2,9 @@
 // Every text of a user becomes a text node, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
+const RESULT_STYLE = `body { font: 13px system-ui, sans-serif; background: #fff; color: #1f2933; }
+  table { border-collapse: collapse; border: 0; font-size: 12px; } th, td { border: 0; padding: 3px 8px; text-align: right; }
+  thead { border-bottom: 1px solid #d9dee4; } tbody tr:nth-child(odd) { background: #f7f9fb; }`;
 const ROW_PX = 24, ROWS = 60, HERE_MS = 25_000, SILENT_MS = 4_000;
 
 function make(tag, attributes = {}, ...children) {
@@ -477,7 +480,7 @@ class View {
     const { kind, body } = result;
     // What a task made may look as it likes, but gets no script and none of this page.
     const frame = (html) => make("iframe", { sandbox: "", srcdoc: html, title: `the result of ${result.name}` });
-    const shown = kind === "text/html" ? frame(`<body style="font:13px system-ui,sans-serif;background:#fff;color:#1f2933">${body}</body>`)
+    const shown = kind === "text/html" ? frame(`<style>${RESULT_STYLE}</style><body>${body}</body>`)
       : kind === "image/svg+xml" ? make("img", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(body)}`, alt: "" })
       : kind === "image/png" ? make("img", { src: `data:image/png;base64,${body}`, alt: "" }) : make("pre", {}, body);
     this.resultBody.replaceChildren(shown);
