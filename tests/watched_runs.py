@@ -53,6 +53,13 @@ class CountingComm:
             assert self._changed.wait_for(lambda: holds(self.state), timeout_s), f"not in time: {self.state}"
             return dict(self.state)
 
+    def busiest_bytes(self) -> int:
+        """The most bytes within any second."""
+        return max(
+            (sum(size for at, size in self.messages if first <= at < first + 1.0) for first, _ in self.messages),
+            default=0,
+        )
+
     def busiest_second(self) -> int:
         """The most messages within any second."""
         times = [at for at, _ in self.messages]

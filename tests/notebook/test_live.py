@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -277,30 +279,51 @@ def test_two_views_of_a_run_do_not_share_what_is_chosen(view):
     two.wait_for(lambda s: s.get("page", {}).get("total") == 1)
 
 
-def test_a_hundred_thousand_events_are_few_small_messages(view):
+@pytest.mark.parametrize("is_success", [True, False], ids=["all well", "all wrong"])
+def test_a_hundred_thousand_events_are_few_small_messages(view, is_success):
     """An output flood freezes a browser and trips the limits of a Jupyter server: 1,000 messages, 1 MB a second."""
-    tasks = 100_000
-    run = stored(tasks)
+    run = stored(100_000)
     live, comm = view(run)
     live.ask({"ask": "page", "limit": 10_000})
     live.ask({"ask": "task", "name": "train-5"})
-    comm.wait_for(lambda s: "log" in s, 30.0)
+    live.ask({"ask": "tab", "name": "usage", "view": "a"})
+    live.ask({"ask": "tab", "name": "events", "view": "b"})
+    comm.wait_for(lambda s: "log" in s and "events" in s, 30.0)
     comm.messages.clear()
 
-    saved = finish_all(run, tasks)
-    comm.wait_for(lambda s: s["head"]["ended"] == saved, 30.0)
+    saved = finish_all(run, is_success)
+    comm.wait_for(lambda s: s["head"]["ended"] == saved and s["head"]["over"], 30.0)
 
     assert comm.busiest_second() <= 10
-    assert max(size for _, size in comm.messages) < 30_000
+    assert max(size for _, size in comm.messages) < 60_000
+    assert comm.busiest_bytes() < 500_000
 
 
-def finish_all(run, tasks: int) -> int:
-    """Every task completes, saved a thousand at a time; returns how many have ended."""
+def test_it_looks_less_often_while_nothing_changes(view):
+    """Ten looks a second at a run that waits for a day in a scheduler's queue would be a load on its store."""
+    run, looked = stored(), []
+    row = run.row
+    run.row = lambda: looked.append(time.monotonic()) or row()
+    live, _ = view(run)
+
+    live.start()
+    wait_until(lambda: len(looked) >= 9, "nine looks")
+
+    pauses = [after - before for before, after in itertools.pairwise(looked)]
+    assert pauses[-1] > 5 * min(pauses)
+    assert pauses[-1] > 0.5
+
+
+def finish_all(run, is_success: bool) -> int:
+    """Every task ends, saved a thousand at a time; returns how many have ended."""
     store, spec = run.store, run.spec
     stored_run = store.load("run")
     state, etag = WorkflowState.load(spec, stored_run.state), stored_run.etag
     while not state.is_over:
         for dispatch in state.dispatch(1.0, lambda queue: 1_000):
-            state.apply(Completion("run", dispatch.name, True, attempt=dispatch.attempt), 1.0)
+            error = None if is_success or dispatch.name == "prepare" else f"ValueError: {'no ' * 200}"
+            done = Completion("run", dispatch.name, error is None, error=error, attempt=dispatch.attempt)
+            done.usage = {"started_at": 0.5, "wall_s": 0.4, "peak_rss_bytes": 2**25}
+            state.apply(done, 1.0)
         etag = store.save("run", state.take_changes(), etag)
     return state.counts.ended
