@@ -203,3 +203,20 @@ def test_a_machine_by_hand(tmp_path: Path, typed: Callable[..., str]) -> None:
     hand("pjmsim", "fail-node", "2")
     hand("pjmsim", "set", "nodes=4")
     hand("pjmsim", "stop")
+
+
+def test_a_node_that_goes_down_at_once_lets_nothing_happen(
+    tmp_path: Path, sim: PjmSimulator, typed: Callable[..., str]
+) -> None:
+    """A job was killed before its script had begun, and the script ran all the same: a campaign had it done twice."""
+    sim.fault("node-down", times=None, value=0)
+    jobs = [submit(typed, tmp_path, "sleep 0.3; touch ran-$PJM_JOBID") for _ in range(5)]
+
+    typed("pjwait", *jobs)
+    last = submit(typed, tmp_path, "true")
+    sim.forget_faults()
+    typed("pjwait", last)
+    time.sleep(0.6)
+
+    assert [job.pc for job in sim.jobs()][:5] == [20] * 5
+    assert list(tmp_path.glob("ran-*")) == []

@@ -31,7 +31,7 @@ def main(path: str) -> None:
     with contextlib.suppress(OSError, AttributeError):  # Linux: whatever the script leaves behind becomes our child
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    code = _run(order)
+    code = _run(order, Path(path))
     end_all(os.getpid(), signal.SIGKILL)
     result = {"ec": max(code, 0), "sn": max(-code, 0), "wall": time.time()}
     unfinished = Path(order["result"]).with_suffix(".tmp")
@@ -39,7 +39,7 @@ def main(path: str) -> None:
     unfinished.rename(order["result"])
 
 
-def _run(order: dict[str, Any]) -> int:
+def _run(order: dict[str, Any], path: Path) -> int:
     try:
         with open(order["out"], "ab") as out, open(order["err"], "ab") as err:
             child = subprocess.Popen(
@@ -53,6 +53,8 @@ def _run(order: dict[str, Any]) -> int:
             )
     except OSError:
         return 127
+    if not path.exists():  # it was ended before there was anything to end
+        end_all(os.getpid(), signal.SIGKILL)
     try:
         return child.wait(order["at_most_s"])
     except subprocess.TimeoutExpired:

@@ -67,16 +67,19 @@ def ended(state: State) -> dict[tuple[int, int], Ended]:
     return found
 
 
-def signal_part(part: Part, number: int) -> None:
+def signal_part(state: State, part: Part, number: int) -> None:
     """Signal the processes of a part, but not the one that holds them, which says how they ended."""
-    if part.pid is not None:
-        holder.end_all(part.pid, number)
+    if part.pid is None:
+        return
+    if number == signal.SIGKILL:  # one that has not begun yet sees that it is not to
+        (state.home / "jobs" / str(part.job) / f"{_mark(part)}.order").unlink(missing_ok=True)
+    holder.end_all(part.pid, number)
 
 
 def end_everything(state: State) -> None:
     """Nothing that was started runs any more."""
     for part in state.parts("pid IS NOT NULL AND is_over = 0"):
-        signal_part(part, signal.SIGKILL)
+        signal_part(state, part, signal.SIGKILL)
         with contextlib.suppress(OSError):
             os.kill(part.pid or 0, signal.SIGKILL)
 

@@ -71,6 +71,8 @@ class PjmSimulator:
         if not exists(self.folder):
             control.init(self.folder, site or Site(), at=at, speed=speed)
         self.bin = write_programs(self.folder)
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
 
     @property
     def environment(self) -> dict[str, str]:
@@ -88,28 +90,34 @@ class PjmSimulator:
         """Let what is due happen; a clock that stands is moved before. Returns the time."""
         return control.advance(self._call("pjmsim", ()), seconds)
 
+    def start(self, every_s: float = 0.05) -> None:
+        """Tick in a thread of its own from now on, until `stop`."""
+        if self._thread is None:
+            self._over.clear()
+            self._thread = threading.Thread(target=self._go_on, args=(every_s,), name="pjmsim", daemon=True)
+            self._thread.start()
+
+    def _go_on(self, every_s: float) -> None:
+        while not self._over.wait(every_s):
+            self.tick()
+
+    def stop(self) -> None:
+        """Tick no more, and end everything that runs."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(60)
+            self._thread = None
+        with opened(self.folder) as state:
+            processes.end_everything(state)
+
     @contextmanager
     def running(self, every_s: float = 0.05) -> Iterator[PjmSimulator]:
-        """Tick in a thread of its own while the block lasts; then whatever still runs is ended."""
-        over = threading.Event()
-
-        def go_on() -> None:
-            while not over.wait(every_s):
-                self.tick()
-
-        thread = threading.Thread(target=go_on, name="pjmsim")
-        thread.start()
+        """Tick while the block lasts; then whatever still runs is ended."""
+        self.start(every_s)
         try:
             yield self
         finally:
-            over.set()
-            thread.join(60)
             self.stop()
-
-    def stop(self) -> None:
-        """End everything that runs."""
-        with opened(self.folder) as state:
-            processes.end_everything(state)
 
     # --- the commands, without processes
 

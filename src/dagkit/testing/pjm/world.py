@@ -119,7 +119,7 @@ class World:
             self._queue(part, at)
         else:
             if part.pid is not None and st != "RUN":
-                processes.signal_part(part, signal.SIGKILL)
+                processes.signal_part(self.state, part, signal.SIGKILL)
             self._end(part, at, st, ec, pc, sn, reason)
         self.flush()
 
@@ -182,7 +182,7 @@ class World:
         if part.delete_at is not None and part.delete_at <= at:
             part.delete_at = None
             if part.st in DELETABLE:
-                processes.signal_part(part, signal.SIGKILL)
+                processes.signal_part(self.state, part, signal.SIGKILL)
                 self._end(part, at, "CCL", None, 1, part.sn, "-")
                 return
             part.wake(part.due_at)
@@ -223,7 +223,7 @@ class World:
     def _queue(self, part: Part, at: float) -> None:
         """It waits; again, if it has run before."""
         if part.st in ON_NODES:
-            processes.signal_part(part, signal.SIGKILL)
+            processes.signal_part(self.state, part, signal.SIGKILL)
             part.restarts += 1
         part.start_at, part.stopped_at, part.predicted_at, part.is_backfilled = None, None, None, 0
         part.pid, part.plan = None, None
@@ -269,11 +269,11 @@ class World:
             self._to(part, "RNE", at, at + self.site.epilogue_s)
         elif part.pc == 0:  # SIGXCPU at the elapse limit, SIGKILL some time later
             part.pc, part.sn, part.ec, part.reason = 11, signal.SIGXCPU, None, "ELAPSE LIMIT EXCEEDED"
-            processes.signal_part(part, signal.SIGXCPU)
+            processes.signal_part(self.state, part, signal.SIGXCPU)
             part.wake(at + self.site.kill_s)
             self._push(part)
         else:
-            processes.signal_part(part, signal.SIGKILL)
+            processes.signal_part(self.state, part, signal.SIGKILL)
             part.pid = None
             self._to(part, "RNE", at, at + self.site.epilogue_s)
 
@@ -291,7 +291,7 @@ class World:
 
     def _doom(self, part: Part, at: float, kind: str) -> None:
         st, pc, sn, reason = _DOOMS[kind]
-        processes.signal_part(part, signal.SIGKILL)
+        processes.signal_part(self.state, part, signal.SIGKILL)
         if kind == "node-down" and self._job(part).options.get("restart"):
             st = "QUE"
         if st == "QUE":
