@@ -4,7 +4,7 @@
 
 A run of one map stands half done in an SQLite store. An update is what the live view does when tasks have ended since
 the last one: look, make words of it, publish. The first look reads the definition and lays out the graph. With `usage
-and events` these tabs are open too; to know what happened is to read all tasks, which takes at most a tenth of the time.
+and events` these tabs are open too; to know what happened is to read all tasks, within a tenth of the time.
 
 Then a flood: every task ends as fast as the store takes it, while a live view publishes to a comm that counts.
 """
