@@ -111,6 +111,10 @@ def texts_of(notebook: Any) -> str:
         ("03-train-compare-deploy", ["deploy/model.npy", "not enough to change anything"]),
         ("04-yaml-for-colleagues", ["OK", "(6 tasks)", "✓ completed", "'weeks': 522", "True"]),
         (
+            "06-fugaku-campaign",
+            ["ran: 19 parts; names used twice: 0", "'field': 0.9", "field-0.2  completed  2/", "single", "calls of pjsub"],
+        ),
+        (
             "07-azure-on-azurite",
             ["'since': 1990", "weeks have a measurement", "nothing was measured from 1940 to 1952", "[0, 0, 0]"],
         ),
