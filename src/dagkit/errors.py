@@ -27,6 +27,7 @@ DagkitError
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -67,6 +68,11 @@ class DagkitError(Exception):
         """What IPython shows in a cell: the user's lines and the message. `%dagkit traceback` has every frame."""
         lines: list[str] = importlib.import_module("dagkit.notebook.traceback").render(self)
         return lines
+
+
+def shown_short(error: BaseException) -> None:
+    """Let an error that is not ours be shown in a cell as ours are: the frames of dagkit help nobody there."""
+    error._render_traceback_ = functools.partial(DagkitError._render_traceback_, error)  # type: ignore[attr-defined,arg-type]
 
 
 # --- the caller's mistake -----------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from dagkit.errors import (
     TaskFailed,
     UnknownTask,
     UsageError,
+    shown_short,
 )
 from dagkit.gc_pause import no_gc
 from dagkit.model.names import fold_id
@@ -167,8 +168,9 @@ class Run:
         try:
             with self._progress(progress) as shown:
                 return self.driver.wait(deadline, shown.update)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self.driver.let_go()
+            shown_short(interrupt)
             raise
 
     def result(self, timeout: float | None = None) -> Any:

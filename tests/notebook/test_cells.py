@@ -82,6 +82,9 @@ def test_an_interrupted_cell_says_how_to_go_on_and_what_it_shows_is_true(execute
 
     said = "".join(o.text for o in outputs[1] if o.output_type == "stream")
     assert "go on with dagkit.attach('stopped')" in said
+    (error,) = [o for o in outputs[1] if o.output_type == "error"]
+    assert error.traceback[-1] == "KeyboardInterrupt"
+    assert "driver.py" not in "".join(error.traceback)
     assert shown(outputs[2]) == "'never'"
 
 

@@ -51,6 +51,15 @@ def test_it_tells_the_head_the_groups_and_a_page(view):
     assert [row[0] for row in state["page"]["rows"]] == ["train-1", "prepare", "train-0", "compare"]
 
 
+def test_of_a_run_that_nobody_drives_it_says_how_it_goes_on(view):
+    going, over = view(stored()), view(stored(status="failed"))
+    for live, _ in (going, over):
+        live.start()
+
+    assert "dagkit.attach('run')" in going[1].wait_for(lambda s: "head" in s)["head"]["hint"]
+    assert over[1].wait_for(lambda s: "head" in s)["head"]["hint"] == ""
+
+
 def test_a_box_selects_its_tasks_and_a_task_brings_its_error_and_log(view):
     run = stored(2, {"train-1": FAILED})
     run.store.append_log("run", "train-1", "0.1", 0, b"epoch 1\n")
@@ -79,16 +88,15 @@ def test_usage_and_events_are_published_while_a_front_end_has_them_open(view):
     assert failure == [5.0, "failed", "train-1", "train-1", "ValueError: <b>no</b>"]
 
 
-def test_events_are_not_read_when_nobody_looks_at_them(view):
-    run = stored(3)
-    live, comm = view(run)
-    live.ask({"ask": "tab", "name": "events", "view": "a"})
-    live.ask({"ask": "gone", "view": "a"})
-    live.ask({"ask": "here", "view": "b", "n": 3})
+def test_events_are_not_read_when_nobody_looks_at_them():
+    selection = Selection(RunViewer(stored(3)))
+    selection.choose_tab({"name": "events", "view": "a"})
+    assert "events" in selection.refreshed(True)
 
-    state = comm.wait_for(lambda s: s.get("answered") == 3 and "page" in s)
+    selection.choose_tab({"name": "tasks", "view": "b"})
+    selection.forget("a")
 
-    assert "events" not in state
+    assert "events" not in selection.refreshed(True)
 
 
 def test_of_a_task_its_attempts_are_told_with_what_they_asked_for_and_what_would_help(view):

@@ -21,7 +21,7 @@ def render(error: BaseException) -> list[str]:
     lines = [f"{_place(frame)}\n    {(frame.line or '').strip()}" for frame in frames[-_MAX_FRAMES:]]
     cause = error.__cause__
     because = f"\n(because of {type(cause).__name__}: {_first_line(cause)})" if cause is not None else ""
-    return [*lines, "", f"{name}: {error}{because}"]
+    return [*lines, "", f"{name}: {error}{because}".removesuffix(": ")]
 
 
 def whole(error: BaseException) -> str:

@@ -44,10 +44,19 @@ def of_snapshot(shown: Snapshot, is_here: bool) -> dict[str, Any]:
         "elapsed_s": round(shown.elapsed_s, 1),
         "age_s": round(shown.age_s, 1),
         "driver": driver_words(shown, is_here),
+        "hint": _hint(shown, is_here),
         "cancelling": bool(shown.row.cancel_requested and not shown.is_over),
         "failures": [of_row(row) for row in shown.failures[:3]],
         "problem": "",
     }
+
+
+def _hint(shown: Snapshot, is_here: bool) -> str:
+    """What to do about a run that stands still."""
+    if shown.is_over or is_here or shown.driven_by:
+        return ""
+    how = f"dagkit.attach({shown.row.workflow_id!r}) here, or dagkit coordinator in a terminal"
+    return f"Nobody drives this run, so nothing happens. It goes on with {how}."
 
 
 def driver_words(shown: Snapshot, is_here: bool) -> str:

@@ -287,8 +287,9 @@ class View {
       chip.setAttribute("aria-pressed", String(this.query.states.includes(state.value)));
     });
     this.drawTrouble(head);
-    this.problem.hidden = !head.problem;
-    text(this.problem, head.problem ? `Cannot refresh: ${head.problem}` : "");
+    const problem = head.problem ? `Cannot refresh: ${head.problem}` : head.hint;
+    this.problem.hidden = !problem;
+    text(this.problem, problem);
     this.drawButtons();
     this.tick();
   }
