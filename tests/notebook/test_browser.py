@@ -28,6 +28,8 @@ def prepare(n):
 def train(n, seed, gate):
     for step in range(3):
         print(f"seed {seed}: step {step}", flush=True)
+    if seed == 2 and gate.startswith("gate"):
+        print("\\n" * 60, end="line of the end\\n", flush=True)
     while seed > 1 and not Path(gate).exists():
         time.sleep(0.02)
     if seed in (7, 19):
@@ -95,7 +97,13 @@ def test_a_run_is_watched_clicked_and_retried_while_the_cell_waits(desk, shoot):
     page.click('.dk-rows [data-task="train-2"]')
     counts_time(page, "train-2")
     page.click('[data-tab="log"]')
-    says(page, ".dk-log", "seed 2: step 2")
+    says(page, ".dk-log", "line of the end")
+    assert not page.is_visible(".dk-end")
+    page.evaluate("() => { document.querySelector('.dk-log').scrollTop = 0; }")
+    page.click(".dk-end")  # who scrolled up follows again with a click
+    page.wait_for_function("() => document.querySelector('.dk-log').scrollTop > 0")
+    page.evaluate("() => { document.querySelector('.dk-log').scrollTop = 0; }")
+    page.wait_for_selector(".dk-end")
     shoot(page, "running-log")
     page.click('[data-tab="tasks"]')
     shoot(page, "running", "watch-running")

@@ -141,14 +141,14 @@ class View {
     this.rows = make("div", { class: "dk-rows", tabindex: "0", role: "listbox", "aria-label": "tasks",
       onscroll: () => this.later("scroll", 60, () => this.page()), onkeydown: (event) => this.key(event) }, this.spacer);
     this.short = make("div", { class: "dk-short", hidden: true });
-    this.logText = make("pre", { class: "dk-log", tabindex: "0", onscroll: () => {
-      this.follows = this.logText.scrollTop + this.logText.clientHeight >= this.logText.scrollHeight - 8; } });
+    this.logText = make("pre", { class: "dk-log", tabindex: "0", onscroll: () => this.logScrolled() });
+    this.toEnd = make("button", { class: "dk-end", type: "button", hidden: true, onclick: () => { this.follows = true; this.drawLog(); } }, "↓ follow");
     this.errorText = make("pre", { class: "dk-error", tabindex: "0" });
     this.logFacts = make("div", { class: "dk-facts" });
     this.errorFacts = make("div", { class: "dk-facts" });
     this.panes = {
       tasks: make("div", { class: "dk-pane" }, make("div", { class: "dk-find" }, this.find, this.scope, this.total), this.titles, this.rows, this.short),
-      log: make("div", { class: "dk-pane", hidden: true }, this.logFacts, this.logText),
+      log: make("div", { class: "dk-pane", hidden: true }, this.logFacts, this.logText, this.toEnd),
       error: make("div", { class: "dk-pane", hidden: true }, this.errorFacts, this.errorText),
     };
     this.resultFacts = make("div", { class: "dk-facts" });
@@ -413,6 +413,7 @@ class View {
     const more = [...(mine.history ?? []), ...(mine.advice ? [`fix: ${mine.advice}`] : [])].map((line) => make("div", { class: "dk-soft" }, line));
     this.errorText.replaceChildren(...(mine.error ? [make("span", { class: "dk-bad" }, first), `\n${rest.join("\n").trimEnd()}\n\n`] : [mine.name ? "No error.\n\n" : ""]), ...more);
     this.drawAttempts(mine);
+    this.follow();
     this.drawShort();
   }
 
@@ -466,7 +467,20 @@ class View {
     const mine = log.name === this.task ? log : {};
     const words = mine.name ? `${mine.cut ? "… the beginning is left out: run.logs() has it all\n" : ""}${mine.text || "(nothing written yet)"}` : "";
     text(this.logText, words);
+    this.follow();
+  }
+
+  follow() {
     if (this.follows) this.logText.scrollTop = this.logText.scrollHeight;
+    this.toEnd.hidden = this.follows;
+  }
+
+  logScrolled() {
+    const { scrollTop, clientHeight, scrollHeight } = this.logText;
+    if (scrollTop + clientHeight >= scrollHeight - 8) this.follows = true;
+    else if (scrollTop < (this.logTop ?? 0)) this.follows = false;  // only a person scrolls upwards
+    this.logTop = scrollTop;
+    this.toEnd.hidden = this.follows;
   }
 
   askResult() {
@@ -566,7 +580,7 @@ class View {
     for (const [key, pane] of Object.entries(this.panes)) pane.hidden = key !== name;
     for (const button of this.tabs.querySelectorAll("button")) button.setAttribute("aria-selected", String(button.dataset.tab === name));
     if (name === "result") this.askResult();
-    if (name === "log" && this.follows) this.logText.scrollTop = this.logText.scrollHeight;
+    if (name === "log") this.follow();
     this.drawButtons();
   }
 
