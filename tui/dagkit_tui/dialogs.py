@@ -19,7 +19,9 @@ _CLOSE: list[BindingType] = [Binding("escape", "dismiss(None)", "Close", show=Fa
 
 
 class Confirm(ModalScreen[bool]):
-    """Says what an action will do, in numbers, and does it after a `y`."""
+    """Says what an action will do, in numbers, and does it after a `y`; `enter` means no."""
+
+    AUTO_FOCUS = "#no"
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "Yes", show=False),
@@ -38,9 +40,6 @@ class Confirm(ModalScreen[bool]):
             with Horizontal(classes="buttons"):
                 yield Button(Text(f"{self.verb} (y)"), id="yes", variant="error")
                 yield Button(Text("No (n)"), id="no")
-
-    def on_mount(self) -> None:
-        self.query_one("#no", Button).focus()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(event.button.id == "yes")

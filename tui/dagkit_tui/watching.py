@@ -23,7 +23,7 @@ _SLOWER: Final = 1.5
 _SHARE: Final = 4.0
 
 
-class Told(Message):
+class Told(Message, bubble=False):
     """Something that a thread has to say, to be said in the thread of the app."""
 
     def __init__(self, say: Callable[[], None]) -> None:

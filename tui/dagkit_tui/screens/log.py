@@ -26,8 +26,8 @@ class LogScreen(DagkitScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
         Binding("f", "follow", "Follow"),
-        Binding("home,g", "top", "First line", show=False),
-        Binding("end,G", "bottom", "Last line", show=False),
+        Binding("g", "top", "First line", show=False),
+        Binding("G", "bottom", "Last line", show=False),
     ]
 
     def __init__(self, run: Run, task: str) -> None:
