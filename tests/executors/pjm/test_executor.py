@@ -388,3 +388,36 @@ def test_a_driver_that_was_deposed_writes_nothing(world: World) -> None:
 
     with pytest.raises(LeaseLost):
         former.poll(0)
+
+
+# --- slots that must not be lost
+
+
+def test_a_submission_that_was_found_by_its_name_gives_its_slots_back(world: World) -> None:
+    """A campaign under a small limit stood still: what was submitted without an answer was subtracted for ever."""
+    world.limit(bulksubjob=5)
+    world.make(default=replace(QUEUE, mode="bulk", gate=GateOptions(safety_margin=0)))
+    world.pjm.fault("accept-kill")
+    rest = tasks(15)
+
+    world.begin(rest)
+    for _ in range(12):
+        world.pass_s(60, rest)
+        world.complete_all()
+    world.pass_s(60, rest)
+
+    assert len(world.done) == 15
+
+
+def test_a_job_in_error_is_deleted_again_when_pjdel_has_failed(world: World) -> None:
+    """pjdel failed once, and the job kept its slot for the rest of the campaign."""
+    world.begin(tasks(1))
+    world.pjm.force(*world.pjm.jobs(), "ERR", pc=140)
+    world.pjm.fault("delete-fails")
+
+    world.pass_s(60)
+    assert world.states() == ["ERR"]
+    world.pass_s(300)
+
+    assert world.states() == ["CCL"]
+    assert world.calls("pjdel") == 2

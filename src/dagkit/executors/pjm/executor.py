@@ -22,6 +22,7 @@ from dagkit.executors.ledger import Phase, Submission
 from dagkit.executors.pjm import autopsy
 from dagkit.executors.pjm.client import Client
 from dagkit.executors.pjm.jobs import Attempt, Job, Jobs, Project
+from dagkit.executors.pjm.leftovers import Leftovers
 from dagkit.executors.pjm.limits import Limits
 from dagkit.executors.pjm.outcome import Deed, Evidence, Result, is_over, judge
 from dagkit.executors.pjm.pauses import Pauses
@@ -101,6 +102,7 @@ class PjmExecutor:
         self._again: list[TaskMessage] = []
         self._reports: list[Completion | Started] = []
         self._strays: dict[str, Books] = {}
+        self._leftovers = Leftovers(self.client, self._patience, clock, self._pools[2])
         self._is_waiting = False
         self._probe_at = self._next_files = self._next_renewal = 0.0
 
@@ -291,6 +293,7 @@ class PjmExecutor:
         self._send_again()
         self._judge()
         self._delete()
+        self._leftovers.delete()
         self._begin_look()
 
     def _begin_look(self) -> None:
@@ -300,7 +303,8 @@ class PjmExecutor:
         history = bool(self._jobs.gone) or any(
             now - submission.intended_at > self._patience.look_s for submission in self._jobs.unanswered.values()
         )
-        self._watch.begin(jobs=bool(self._jobs.attempts or self._strays), history=history, limits=wants_limits)
+        has_jobs = bool(self._jobs.attempts or self._jobs.unanswered or self._strays or self._leftovers)
+        self._watch.begin(jobs=has_jobs, history=history, limits=wants_limits)
 
     def _waiting_keys(self) -> set[object]:
         """Profiles of what waits, as far as it is here; of what the coordinator keeps only the projects are known."""
@@ -354,6 +358,7 @@ class PjmExecutor:
             self._take_limits(look)
         if look.rows is None:
             return
+        self._leftovers.seen(look)
         self._reconcile(look)
         now = self._clock()
         for job_id, job in self._jobs.by_id.items():
@@ -378,7 +383,7 @@ class PjmExecutor:
             capacity = limits.capacity(unit, group)
             if look.limits is None:
                 capacity = type(capacity).unknown(look.problem)
-            quota.probed(capacity, look.began_at)
+            quota.probed(capacity, look.began_at, self._jobs.unanswered)
             if quota.why and quota.why != before and self._jobs_of(unit, group):
                 log.warning("nothing is submitted, how much PJM takes is not known: %s", quota.why)
 
@@ -417,7 +422,7 @@ class PjmExecutor:
         for name in self._strays.keys() & look.names.keys():  # it came after all, when nobody wanted it any more
             log.warning("PJM has %s after all: it is deleted", name)
             del self._strays[name]
-            self._pools[2].submit(self.client.pjdel, [row.id for row in _rows(look) if row.name == name])
+            self._leftovers.add(row.id for row in _rows(look) if row.name == name)
 
     # --- jobs that are gone
 
@@ -449,7 +454,7 @@ class PjmExecutor:
         self._take_arrivals()  # a last look: the file may have come since
         attempts = sorted(job.attempts.values(), key=lambda attempt: attempt.place)
         if Deed.DELETE in deeds and job.id is not None:
-            self._pools[2].submit(self.client.pjdel, [job.id])
+            self._leftovers.add([job.id])
         if Deed.ALERT in deeds and not any(attempt.stop for attempt in attempts):
             log.warning("PJM job %s: %s, and not by us", job.id, words)
         if Deed.PAUSE in deeds and all(attempt.message is not None for attempt in attempts):

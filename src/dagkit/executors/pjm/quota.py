@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -42,11 +42,18 @@ class Quota:
     def is_open(self) -> bool:
         return not self._is_closed and self._clock() - self._probed_at < self._refill_s
 
-    def probed(self, capacity: Capacity, began_at: float) -> None:
-        """A new refill, with what PJM said in answer to a question that was asked at `began_at`."""
+    def probed(self, capacity: Capacity, began_at: float, unanswered: Container[str] = ()) -> None:
+        """A new refill, with what PJM said in answer to a question that was asked at `began_at`.
+
+        Submissions that are `unanswered`, by name, may not be in its answer; the others are counted by it.
+        """
         self.gate.learn(self._accepted, self._refused)
         self._used = self._accepted = self._refused = 0
-        self._since = {name: (jobs, at) for name, (jobs, at) in self._since.items() if at is None or at >= began_at}
+        self._since = {
+            name: (jobs, at)
+            for name, (jobs, at) in self._since.items()
+            if (name in unanswered if at is None else at >= began_at)
+        }
         self._capacity, self._probed_at, self._is_closed = capacity, began_at, capacity.jobs is None
         self.why = capacity.problem
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from dagkit.model.messages import Completion, TaskMessage
 from dagkit.stores import open_store
 from dagkit.testing.pjm.driver import leave_completions, virtual_executor
 from dagkit.testing.pjm.oracle import Oracle
-from dagkit.testing.pjm.simulator import PjmSimulator
+from dagkit.testing.pjm.simulator import PjmSimulator, SimulatedJob
 from dagkit.testing.pjm.site import Site
 
 __all__ = ["Campaign", "Rehearsal", "rehearse"]
@@ -26,6 +27,7 @@ __all__ = ["Campaign", "Rehearsal", "rehearse"]
 _BEGIN: Final = 1_800_000_000.0
 _ACCEPT: Final = "ru-accept"
 _BULK: Final = "ru-accept-bulksubjob"
+_SETTLE_STEPS: Final = 40
 #: A campaign that is not over after so many times its ideal will not be.
 _MOST: Final = 60
 
@@ -43,6 +45,7 @@ class Campaign:
         neighbours: Least and most that other members of the group take of the group's `ru-accept`, changing every
             minute. The limit of the user becomes that of the group then.
         prepare: Called with the machine before anything is submitted: for faults.
+        crashes: Seconds after which the driver dies, and another one takes over.
         most_s: After which it is given up; default: many times its ideal.
         step_s: Seconds of the machine's time from one step of the driver to the next.
     """
@@ -55,6 +58,7 @@ class Campaign:
     limits: Mapping[str, int | None] = field(default_factory=dict)
     neighbours: tuple[int, int] | None = None
     prepare: Callable[[PjmSimulator], object] | None = None
+    crashes: tuple[float, ...] = ()
     most_s: float | None = None
     step_s: float = 5.0
 
@@ -75,12 +79,16 @@ class Rehearsal:
         elapsed_s, ideal_s: By the machine's clock.
         timeline: Seconds, jobs that PJM had, those of them that were on nodes, and jobs done, at every step.
         oracle: The machine's own record.
+        done: How often each job was run to its end; the machine's knowledge, not the driver's.
+        left: Parts of jobs that the machine still had some time after the campaign was over.
     """
 
     elapsed_s: float
     ideal_s: float
     timeline: tuple[tuple[float, int, int, int], ...]
     oracle: Oracle
+    done: Counter[str]
+    left: tuple[SimulatedJob, ...]
 
     @property
     def ratio(self) -> float:
@@ -99,16 +107,23 @@ def rehearse(campaign: Campaign) -> Rehearsal:
         closing(open_store(Path(text) / "s")) as store,
     ):
         folder = Path(text)
-        pjm = _machine(campaign, folder)
-        executor = virtual_executor(pjm, store, folder / "spools", campaign.queue, campaign.patience)
-        with closing(executor):
-            return _drive(campaign, pjm, executor)
+        did: Counter[str] = Counter()
+        pjm = _machine(campaign, folder, lambda job: did.update(one.task for one in leave_completions(job)))
+
+        def make() -> PjmExecutor:
+            return virtual_executor(pjm, store, folder / "spools", campaign.queue, campaign.patience)
+
+        driver = _Driver(campaign, pjm, make)
+        try:
+            return _drive(driver, campaign, pjm, did)
+        finally:
+            driver.executor.close()
 
 
-def _machine(campaign: Campaign, folder: Path) -> PjmSimulator:
+def _machine(campaign: Campaign, folder: Path, outcome: Callable[[SimulatedJob], object]) -> PjmSimulator:
     groups = (campaign.queue.group,) if campaign.queue.group else ("group1",)
     site = Site(mode="plan", nodes=campaign.nodes, groups=groups, is_group_needed=False)
-    pjm = PjmSimulator(folder / "pjm", site, at=_BEGIN, speed=None, outcome=leave_completions)
+    pjm = PjmSimulator(folder / "pjm", site, at=_BEGIN, speed=None, outcome=outcome)
     pjm.rule(run_s=campaign.run_s)
     pjm.limit(_ACCEPT, None)
     for name, most in campaign.limits.items():
@@ -121,31 +136,66 @@ def _machine(campaign: Campaign, folder: Path) -> PjmSimulator:
     return pjm
 
 
-def _drive(campaign: Campaign, pjm: PjmSimulator, executor: PjmExecutor) -> Rehearsal:
-    rest = [_message(number) for number in range(campaign.jobs)]
-    timeline: list[tuple[float, int, int, int]] = []
-    done: set[str] = set()
-    step_s = min(campaign.step_s, campaign.patience.refill_s / 2)  # within a refill what waits has to be offered
-    while len(done) < campaign.jobs:
-        if rest and executor.capacity() != 0:
-            del rest[: executor.submit(rest)]
+class _Driver:
+    """What a coordinator does, by the machine's clock: offers what waits, takes what has ended."""
+
+    def __init__(self, campaign: Campaign, pjm: PjmSimulator, make: Callable[[], PjmExecutor]) -> None:
+        self._campaign, self._pjm, self._make, self.executor = campaign, pjm, make, make()
+        self._rest = [_message(number) for number in range(campaign.jobs)]
+        self._given: dict[str, TaskMessage] = {}
+        self._crashes = sorted(campaign.crashes)
+        self.done: set[str] = set()
+        self.timeline: list[tuple[float, int, int, int]] = []
+
+    def step(self) -> None:
+        """One step, at whose end time goes by."""
+        campaign = self._campaign
+        if self._crashes and self._pjm.now - _BEGIN >= self._crashes[0]:
+            self._crash()
+        if self._rest and self.executor.capacity() != 0:
+            taken = self.executor.submit(self._rest)
+            self._given.update((message.task, message) for message in self._rest[:taken])
+            del self._rest[:taken]
         for _ in range(2):  # what a look begins, the next poll takes
-            found = [report for report in executor.poll(0) if isinstance(report, Completion)]
-            executor.acknowledge(found)
-            done |= {one.task for one in found if one.success}
-            rest += [_again(one) for one in found if not one.success]
-        timeline.append((pjm.now - _BEGIN, *pjm.counts(), len(done)))
-        if timeline[-1][0] > (campaign.most_s or _MOST * campaign.ideal_s + 7200):
-            why = "; ".join(executor.problems()) or "nothing is known to be wrong"
-            raise UsageError(f"{len(done)} of {campaign.jobs} jobs are done after {timeline[-1][0]:.0f} s: {why}")
-        pjm.tick(step_s)
-    return Rehearsal(timeline[-1][0], campaign.ideal_s, tuple(timeline), pjm.oracle())
+            found = [report for report in self.executor.poll(0) if isinstance(report, Completion)]
+            self._take(found)
+            self.executor.acknowledge(found)
+        self.timeline.append((self._pjm.now - _BEGIN, *self._pjm.counts(), len(self.done)))
+        # Within a refill what waits has to be offered.
+        self._pjm.tick(min(campaign.step_s, campaign.patience.refill_s / 2))
+
+    def _take(self, found: list[Completion]) -> None:
+        for one in found:
+            self._given.pop(one.task, None)
+            if one.success:
+                self.done.add(one.task)
+            else:
+                self._rest.append(replace(_message(int(one.task.partition("-")[2])), attempt=(one.attempt or 0) + 1))
+
+    def _crash(self) -> None:
+        """The driver dies, and another one finds what is written down."""
+        self._crashes.pop(0)
+        self.executor = self._make()
+        self._take(self.executor.recover(list(self._given.values())))
+
+    def check(self) -> None:
+        """`UsageError` if it takes too long."""
+        campaign, at = self._campaign, self.timeline[-1][0]
+        if at > (campaign.most_s or _MOST * campaign.ideal_s + 7200):
+            why = "; ".join(self.executor.problems()) or "nothing is known to be wrong"
+            raise UsageError(f"{len(self.done)} of {campaign.jobs} jobs are done after {at:.0f} s: {why}")
+
+
+def _drive(driver: _Driver, campaign: Campaign, pjm: PjmSimulator, did: Counter[str]) -> Rehearsal:
+    while len(driver.done) < campaign.jobs:
+        driver.step()
+        driver.check()
+    timeline = tuple(driver.timeline)
+    for _ in range(_SETTLE_STEPS):  # what failed may still have to be deleted, and accepted deletions take effect
+        driver.step()
+    left = tuple(job for job in pjm.jobs() if not job.is_over)
+    return Rehearsal(timeline[-1][0], campaign.ideal_s, timeline, pjm.oracle(), did, left)
 
 
 def _message(number: int) -> TaskMessage:
     return TaskMessage("rehearsal", f"job-{number}", 1, 0, "default", {"cmd": "true"}, template="job")
-
-
-def _again(one: Completion) -> TaskMessage:
-    """The next attempt of a job that has failed."""
-    return replace(_message(int(one.task.partition("-")[2])), attempt=(one.attempt or 0) + 1)
