@@ -16,31 +16,50 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-pytestmark = pytest.mark.xdist_group("notebooks")  # each is executed once
-
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LIMIT_S = 180
 ON_AZURITE = ("07-azure-on-azurite",)
+#: What each shows that has to be seen in it.
+SAID = {
+    "02-parameter-sweep": ["'forecast': 'completed'", "'give_up': 'skipped'", "13 cached"],
+    "03-train-compare-deploy": ["deploy/model.npy", "not enough to change anything"],
+    "04-yaml-for-colleagues": ["OK", "(6 tasks)", "✓ completed", "'weeks': 522", "True"],
+    "06-fugaku-campaign": [
+        "ran: 19 parts; names used twice: 0",
+        "'field': 0.9",
+        "field-0.2  completed  2/",
+        "single",
+        "calls of pjsub",
+    ],
+    "07-azure-on-azurite": [
+        "'since': 1990",
+        "weeks have a measurement",
+        "nothing was measured from 1940 to 1952",
+        "[0, 0, 0]",
+    ],
+}
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
-@pytest.fixture(scope="module")
-def execute(tmp_path_factory, request):
-    """Executes a notebook, once for all tests of it."""
-    done: dict[str, Any] = {}
+def each() -> list[Any]:
+    marks = {stem: [pytest.mark.xdist_group("azurite")] for stem in ON_AZURITE}
+    return [pytest.param(file, id=file.stem, marks=marks.get(file.stem, [])) for file in NOTEBOOKS]
+
+
+@pytest.fixture
+def execute(tmp_path, request):
+    """Executes a notebook."""
 
     def run(file: Path) -> Any:
-        if file.stem not in done:
-            done[file.stem] = notebook = nbformat.read(file, as_version=4)
-            folder = tmp_path_factory.mktemp(file.stem) / "notebooks"
-            shutil.copytree(ROOT / "examples" / "data", folder.parent / "examples" / "data")  # where notebooks find it
-            folder.mkdir()
-            services = request.getfixturevalue("azurite").development if file.stem in ON_AZURITE else {}
-            execute_in(folder, notebook, services)
-            if request.config.getoption("--save-shown"):
-                save(notebook, file, folder)
-        return done[file.stem]
+        notebook, folder = nbformat.read(file, as_version=4), tmp_path / "notebooks"
+        shutil.copytree(ROOT / "examples" / "data", tmp_path / "examples" / "data")  # where notebooks find it
+        folder.mkdir()
+        services = request.getfixturevalue("azurite").development if file.stem in ON_AZURITE else {}
+        execute_in(folder, notebook, services)
+        if request.config.getoption("--save-shown"):
+            save(notebook, file, folder)
+        return notebook
 
     return run
 
@@ -77,54 +96,31 @@ def outputs(notebook: Any, mime: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_it_runs_and_draws(execute, file):
-    executed = execute(file)
-
-    assert any("<svg" in page for page in outputs(executed, "text/html"))
-    assert outputs(executed, "image/svg+xml")
-
-
-def test_the_first_one_shows_a_run_a_table_a_failure_and_a_retry(execute):
-    executed = execute(ROOT / "notebooks/01-first-steps.ipynb")
-    pages, texts = outputs(executed, "text/html"), outputs(executed, "text/plain")
-    printed = "".join(
-        o.text for c in executed.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "stream"
-    )
-
-    assert any("✓ sample × 12" in page for page in pages)
-    assert any("<table" in page for page in pages)
-    assert any("✗ read × 3" in page for page in pages)
-    assert "read-west, attempt 2 of 2: FileNotFoundError" in printed
-    assert any("'read-west': 'completed, attempt" in text for text in texts)
-
-
 def texts_of(notebook: Any) -> str:
     printed = [o.text for c in notebook.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "stream"]
     return "\n".join([*outputs(notebook, "text/plain"), *printed])
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("02-parameter-sweep", ["'forecast': 'completed'", "'give_up': 'skipped'", "13 cached"]),
-        ("03-train-compare-deploy", ["deploy/model.npy", "not enough to change anything"]),
-        ("04-yaml-for-colleagues", ["OK", "(6 tasks)", "✓ completed", "'weeks': 522", "True"]),
-        (
-            "06-fugaku-campaign",
-            ["ran: 19 parts; names used twice: 0", "'field': 0.9", "field-0.2  completed  2/", "single", "calls of pjsub"],
-        ),
-        (
-            "07-azure-on-azurite",
-            ["'since': 1990", "weeks have a measurement", "nothing was measured from 1940 to 1952", "[0, 0, 0]"],
-        ),
-    ],
-)
-def test_the_others_show_what_they_say(execute, name, said):
-    shown = texts_of(execute(ROOT / "notebooks" / f"{name}.ipynb"))
+@pytest.mark.parametrize("file", each())
+def test_it_runs_draws_and_shows_what_it_says(execute, file):
+    executed = execute(file)
 
-    for words in said:
+    assert any("<svg" in page for page in outputs(executed, "text/html"))
+    assert outputs(executed, "image/svg+xml")
+    shown = texts_of(executed)
+    for words in SAID.get(file.stem, ()):
         assert words in shown
+    if file.stem == "01-first-steps":
+        assert_shows_a_run_a_table_a_failure_and_a_retry(executed, shown)
+
+
+def assert_shows_a_run_a_table_a_failure_and_a_retry(executed: Any, shown: str) -> None:
+    pages = outputs(executed, "text/html")
+    assert any("✓ sample × 12" in page for page in pages)
+    assert any("<table" in page for page in pages)
+    assert any("✗ read × 3" in page for page in pages)
+    assert "read-west, attempt 2 of 2: FileNotFoundError" in shown
+    assert "'read-west': 'completed, attempt" in shown
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)

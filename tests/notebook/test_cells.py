@@ -20,6 +20,7 @@ import time
 
 @task
 def wait_for(gate):
+    Path(f"{gate}.began").touch()
     while not Path(gate).exists():
         time.sleep(0.02)
     return gate
@@ -28,18 +29,28 @@ def wait_for(gate):
 def waiting(gate):
     return wait_for(gate)
 """
+#: What the button does, once the task of the cell has begun.
+PRESS_STOP = """\
+import os, signal, threading
+
+def press():
+    while not Path("never.began").exists():
+        time.sleep(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=press, daemon=True).start()
+"""
 
 
 @pytest.fixture
 def execute(tmp_path):
     """Runs cells in a fresh kernel; returns what each of them put out."""
 
-    def run(*cells: str, allow_errors: bool = False, interrupt_s: int | None = None) -> list[list[Any]]:
+    def run(*cells: str, allow_errors: bool = False) -> list[list[Any]]:
         notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
         client = NotebookClient(
             notebook,
-            timeout=interrupt_s or 60,
-            interrupt_on_timeout=interrupt_s is not None,
+            timeout=60,
             allow_errors=allow_errors,
             resources={"metadata": {"path": str(tmp_path)}},
         )
@@ -74,10 +85,9 @@ def test_a_run_goes_on_while_others_are_run_and_awaited(execute):
 def test_an_interrupted_cell_says_how_to_go_on_and_what_it_shows_is_true(execute):
     outputs = execute(
         FLOWS,
-        "waiting('never').run(id='stopped')",
+        PRESS_STOP + "waiting('never').run(id='stopped')",
         "import dagkit\nPath('never').touch()\ndagkit.attach('stopped').result()",
         allow_errors=True,
-        interrupt_s=6,
     )
 
     said = "".join(o.text for o in outputs[1] if o.output_type == "stream")
