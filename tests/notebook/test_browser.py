@@ -278,6 +278,37 @@ def test_it_is_drawn_in_light_and_dark_wide_and_narrow(desk, shoot, name, dark, 
         assert widths[0] <= widths[1] + 1
 
 
+WIDE = """\
+from dagkit import task, workflow
+
+def named(name):
+    def step(*values):
+        return name
+    step.__name__ = name
+    return task(step)
+
+@workflow
+def wide():
+    first = named("first")()
+    return named("last")(*[named(letter * 8)(first) for letter in "abcdefghi"])
+
+run = wide().run()
+"""
+
+
+def test_a_wide_graph_is_not_drawn_smaller_than_can_be_read(desk, shoot):  # noqa: F811
+    """Nine boxes beside each other were drawn in the half of a view, with letters of four pixels."""
+    page = desk.open(WIDE)
+    desk.run(0)
+    says(page, ".dk-status", "completed")
+
+    letters = page.evaluate("() => document.querySelector('.dk-box text').getBoundingClientRect().height")
+    assert letters > 9
+    shoot(page, "wide")
+    page.click('.dk-box[data-key="iiiiiiii"]')  # scrolled to
+    says(page, ".dk-find > span", "1 task")
+
+
 def test_notebook_7_draws_it_too(desk, browser, shoot):  # noqa: F811
     desk.lab.write("seven.ipynb", SWEEP, "run = sweep(1, '.').run()")
     page = browser.new_page(viewport={"width": 1280, "height": 1150})

@@ -103,7 +103,7 @@ def of_row(row: TaskRow) -> list[Any]:
         row.name,
         row.state.value,
         f"{row.attempt}/{row.max_attempts}" if row.attempt else "–",
-        None if row.duration_s is None else round(row.duration_s, 4),
+        None if row.duration_s is None else round(row.duration_s, 6),
         started,
         memory(peak) if peak else "",
         row.queue,

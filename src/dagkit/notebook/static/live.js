@@ -5,6 +5,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const RESULT_STYLE = `body { font: 13px system-ui, sans-serif; background: #fff; color: #1f2933; }
   table { border-collapse: collapse; border: 0; font-size: 12px; } th, td { border: 0; padding: 3px 8px; text-align: right; }
   thead { border-bottom: 1px solid #d9dee4; } tbody tr:nth-child(odd) { background: #f7f9fb; }`;
+const WIDE_PX = 800, LEAST_SCALE = 0.72;
 const ROW_PX = 24, ROWS = 60, HERE_MS = 25_000, SILENT_MS = 4_000;
 
 function make(tag, attributes = {}, ...children) {
@@ -180,12 +181,15 @@ class View {
   buildGraph() {
     const scene = this.model.get("scene");
     const pad = 12, width = scene.width + 2 * pad, height = scene.height + 2 * pad;
-    const svg = make("svg", { viewBox: `${-pad} ${-pad} ${width} ${height}`, width, height, role: "group", "aria-label": `the graph of ${scene.name}` });
+    // A wide graph is never drawn smaller than can be read: it takes the whole width, and what does not fit is scrolled to.
+    this.root.classList.toggle("dk-wide", width > WIDE_PX);
+    const svg = make("svg", { viewBox: `${-pad} ${-pad} ${width} ${height}`, width, height, style: `min-width:${Math.round(LEAST_SCALE * width)}px`, role: "group", "aria-label": `the graph of ${scene.name}` });
     const lines = make("g", { fill: "none", stroke: "var(--dk-edge)", "stroke-width": 1.4 });
     for (const path of scene.edges) lines.append(make("path", { d: path }));
     svg.append(lines);
     this.boxes = scene.boxes.map((box) => this.buildBox(box, svg));
     this.graph.append(svg);
+    requestAnimationFrame(() => { this.graph.scrollLeft = (this.graph.scrollWidth - this.graph.clientWidth) / 2; });
   }
 
   buildBox(box, svg) {
