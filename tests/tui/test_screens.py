@@ -230,8 +230,11 @@ async def test_the_mouse_says_yes(store) -> None:
 async def test_a_retry_is_of_all_that_failed_or_of_one_task(store) -> None:
     async with terminal(store, "nightly-02") as screen:
         await screen.shows("train-1", "exit code 2")
-        screen.app.screen.query_one("#tasks").select("train-1")
         await screen.press("r")
+        await screen.shows("Retry 1 failed task?")
+        await screen.press("n")
+        screen.app.screen.query_one("#tasks").select("train-1")
+        await screen.press("enter", "r")
         await screen.shows("Retry 1 failed task?")
         await screen.press("y")
 

@@ -40,7 +40,7 @@ _KEYS: Final = (
             ("f", "only tasks in one state; all"),
             ("enter", "on a group: its tasks; on a task: all about it"),
             ("l e", "log of the task, its error"),
-            ("r R", "retry what failed, rerun from the task"),
+            ("r R", "retry all that failed, or the task that is open; rerun from the task"),
             ("x", "set the task's status by hand"),
             ("m", "limit how many tasks run at a time; 0 pauses"),
             ("c", "cancel the run"),

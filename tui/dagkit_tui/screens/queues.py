@@ -61,6 +61,8 @@ def _oldest(queue: QueueLook, width: int) -> Text:
 
 
 def _number(queue: QueueLook, width: int) -> Text:
+    if queue.stats.name.endswith("workflow-completions"):
+        return Text("–")  # the coordinator takes these
     if queue.workers is None:
         return Text("?")
     is_unserved = not queue.workers and queue.stats.waiting

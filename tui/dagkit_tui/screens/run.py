@@ -284,9 +284,8 @@ class RunScreen(DagkitScreen):
         return row.name if row else None
 
     def action_retry(self) -> None:
-        row = self.tasks.current if self.tasks.has_focus else None
-        is_one = row is not None and row.state in _TROUBLE
-        actions.retry(self, self.run_, row.name if row is not None and is_one else None)
+        """All that failed; of one task it is a key of the screen about that task."""
+        actions.retry(self, self.run_)
 
     def action_rerun(self) -> None:
         if (task := self._chosen_task()) is not None:
