@@ -43,7 +43,7 @@ class DagkitApp(App[None]):
     #search:focus { border: none; background: $boost; }
     Table { height: 1fr; }
     Table > .table--heading { color: $text-muted; }
-    Table > .table--cursor { background: $primary-darken-1 60%; text-style: bold; }
+    Table > .table--cursor { background: $primary-muted; text-style: bold; }
     Table > .table--blurred { background: $surface-lighten-1; }
     #preview { height: auto; max-height: 40%; border-top: solid $surface-lighten-2; padding: 0 1; }
     .-low #preview { max-height: 4; }

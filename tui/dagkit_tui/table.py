@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -213,7 +214,7 @@ class Table(ScrollView, Generic[T], can_focus=True):
         place = self.scroll_offset.y + y - 1
         if place >= self.total:
             text = self.empty if place == 0 else ""
-            return Strip([*Text(f"{_NO_MARK}{text}", base).render(self.app.console)]).adjust_cell_length(width, base)
+            return Strip([Segment(f"{_NO_MARK}{text}", base)]).adjust_cell_length(width, base)
         is_current = place == self.cursor
         style = self._style("cursor" if self.has_focus else "blurred", base) if is_current else base
         mark = _MARK if is_current else _NO_MARK

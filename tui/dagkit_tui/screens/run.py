@@ -188,7 +188,7 @@ class RunScreen(DagkitScreen):
         return text.append(f" · {self.tasks.total:,}")
 
     def _group_title(self, line: _Line, width: int) -> Text:
-        return Text(line.branch, "dim").append_text(words.own(line.title))
+        return Text().append(line.branch, "dim").append_text(words.own(line.title))
 
     def _group_done(self, line: _Line, width: int) -> Text:
         counts = self._counts(line)
@@ -218,7 +218,7 @@ class RunScreen(DagkitScreen):
         if row is None or not row.error:
             return
         lines = words.without_marks(row.error)
-        first = Text("✗ ", words.style_of(row.state, self.is_dark)).append_text(words.own(row.name, "bold"))
+        first = Text().append("✗ ", words.style_of(row.state, self.is_dark)).append_text(words.own(row.name, "bold"))
         first.append(f"  attempt {row.attempt} of {row.max_attempts}, {row.kind or 'user'}")
         shown = [first, words.own(lines[0]), *[words.own(line, "dim") for line in lines[1:][-_DETAIL_LINES:]]]
         if helps := advice(row):

@@ -137,7 +137,7 @@ class RunsScreen(DagkitScreen):
         self.table.refresh()
 
     def _heading(self) -> Text:
-        left = Text(" dagkit", "bold").append(" · ").append_text(words.own(self.dagkit.store_name))
+        left = Text().append(" dagkit", "bold").append(" · ").append_text(words.own(self.dagkit.store_name))
         if self._wanted != "all" or self._text:
             left.append(f" · {self._wanted}" + (f" · /{self._text}" if self._text else ""))
         if self._order != "trouble first":
@@ -200,8 +200,9 @@ class RunsScreen(DagkitScreen):
             return
         lines = [words.run_title(look.snapshot.row).append("   ").append_text(self._counted(look))]
         failures: Sequence[Text] = [
-            Text("✗ ", words.style_of(failed.state, self.is_dark))
-            .append_text(words.own(failed.name))
+            Text()
+            .append("✗ ", words.style_of(failed.state, self.is_dark))
+            .append_text(words.own(failed.name, "bold"))
             .append("   ")
             .append_text(words.own(failed.error.partition("\n")[0]))
             for failed in look.snapshot.failures[:_SHOWN_FAILURES]

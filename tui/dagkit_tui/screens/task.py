@@ -111,7 +111,7 @@ def _about(look: TaskLook, now: float) -> Text:
         ("condition", look.condition),
         ("command", look.command),
     ]
-    lines = [Text(f"{name:<10}", "dim").append_text(words.own(value)) for name, value in pairs if value]
+    lines = [Text().append(f"{name:<10}", "dim").append_text(words.own(value)) for name, value in pairs if value]
     return Text("\n").join(lines)
 
 
@@ -127,7 +127,12 @@ def _error(row: TaskRow, is_dark: bool) -> Text:
         return Text()
     first, *rest = words.without_marks(row.error)
     kind = f" ({row.kind})" if row.kind else ""
-    text = Text("✗ ", words.style_of(row.state, is_dark)).append_text(words.own(first, "bold")).append(kind, "dim")
+    text = (
+        Text()
+        .append("✗ ", words.style_of(row.state, is_dark))
+        .append_text(words.own(first, "bold"))
+        .append(kind, "dim")
+    )
     if helps := advice(row):
         text.append("\n→ ").append_text(words.own(helps))
     for line in rest:
