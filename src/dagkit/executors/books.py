@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,9 +23,9 @@ _TTL_S: Final = 120.0
 class Books:
     """The ledger and the spool of one run. Whoever drives the run drives them: the run's lease says who that is."""
 
-    def __init__(self, ledger: Path, spool: Path, owner: str) -> None:
+    def __init__(self, ledger: Path, spool: Path, owner: str, clock: Callable[[], float] = time.time) -> None:
         self._owner = owner
-        self.ledger = Ledger(ledger)
+        self.ledger = Ledger(ledger, clock=clock)
         self.renew()
         self.spool = Spool(spool)
 
@@ -41,10 +43,11 @@ class Library:
     Args:
         folder: For spools, on a file system that nodes share; for ledgers too, if its locks can be relied on.
         ledgers: Folder for ledgers; default: `folder`, or one in /var/tmp where that is on a network.
+        clock: Seconds since the epoch.
     """
 
-    def __init__(self, folder: Path, ledgers: Path | None, owner: str) -> None:
-        self._spools, self._owner = folder, owner
+    def __init__(self, folder: Path, ledgers: Path | None, owner: str, clock: Callable[[], float] = time.time) -> None:
+        self._spools, self._owner, self._clock = folder, owner, clock
         self._ledgers = ledgers or _place_for_ledgers(folder)
         self.open: dict[str, Books] = {}
 
@@ -54,7 +57,7 @@ class Library:
         if books is None:
             name = path_name(workflow_id)
             ledger = self._ledgers / name / "ledger.db"
-            books = self.open[workflow_id] = Books(ledger, self._spools / name / "spool", self._owner)
+            books = self.open[workflow_id] = Books(ledger, self._spools / name / "spool", self._owner, self._clock)
         return books
 
     def close_one(self, workflow_id: str) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor as Pool
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -89,7 +90,7 @@ class PjmExecutor:
     ) -> None:
         self._store, self._queues, self._default = store, dict(queues or {}), default or PjmQueue()
         self._patience, self._clock, self.client = patience or Patience(), clock, client or Client()
-        self._library = Library(folder.absolute(), ledgers, owner)
+        self._library = Library(folder.absolute(), ledgers, owner, clock)
         self._jobs, self._bell, self._is_interrupted = Jobs(), threading.Event(), False
         self._pools = [pools(1), pools(submit_workers), pools(1)]
         self._watch = Watch(self.client, self._patience, clock, self._pools[0], self._bell.set)
@@ -102,6 +103,7 @@ class PjmExecutor:
         self._again: list[TaskMessage] = []
         self._reports: list[Completion | Started] = []
         self._strays: dict[str, Books] = {}
+        self._absent: Counter[str] = Counter()
         self._leftovers = Leftovers(self.client, self._patience, clock, self._pools[2])
         self._is_waiting = False
         self._probe_at = self._next_files = self._next_renewal = 0.0
@@ -365,10 +367,10 @@ class PjmExecutor:
             row = look.rows.get(job_id)
             if row is not None and not is_over(row.st):
                 self._is_active(job, row.st or "", row.reason)
-            elif row is not None or (job.submission.answered_at or 0.0) < look.began_at:
+            elif row is not None or (look.is_whole and (job.submission.answered_at or 0.0) < look.began_at):
                 job.gone_at, job.row = job.gone_at or now, row or job.row
                 self._jobs.gone.add(job)
-        self._last_names = look.names if look.has_history else None
+        self._last_names = look.names if look.is_complete else None
 
     _last_names: dict[str, str] | None = None
 
@@ -406,6 +408,8 @@ class PjmExecutor:
 
     def _reconcile(self, look: Look) -> None:
         """Submissions without an answer: PJM has them by their name, or certainly has not."""
+        if not look.is_complete or not self._jobs.unanswered:
+            self._absent.clear()
         for submission in list(self._jobs.unanswered.values()):
             books = self._library.of(_run_of(submission))
             job_id = look.names.get(submission.name)
@@ -413,7 +417,7 @@ class PjmExecutor:
                 continue
             if job_id is not None:
                 self._submitter.found(books, submission, job_id)
-            elif look.has_history and look.began_at - submission.intended_at > self._patience.settle_s:
+            elif self._is_absent(submission, look):
                 unit_group = tuple(submission.detail.get("project") or (None, None))
                 quota = self._quotas.get(unit_group) or Quota(self._default.gate, 0.0, self._clock)
                 self._again += self._submitter.withdraw(books, submission, quota, "not in PJM under its name")
@@ -424,6 +428,14 @@ class PjmExecutor:
             del self._strays[name]
             self._leftovers.add(row.id for row in _rows(look) if row.name == name)
 
+    def _is_absent(self, submission: Submission, look: Look) -> bool:
+        """Whether PJM certainly has not this submission: it would be listed by now, and is not, twice in a row. One
+        listing may have been cut off where it cannot be seen."""
+        if not look.is_complete or look.began_at - submission.intended_at <= self._patience.settle_s:
+            return False
+        self._absent[submission.name] += 1
+        return self._absent[submission.name] > 1
+
     # --- jobs that are gone
 
     def _judge(self) -> None:
@@ -433,7 +445,7 @@ class PjmExecutor:
             since_s, row = now - (job.gone_at or now), job.row
             if row is not None and row.st != "ERR" and not job.is_deleted and since_s < self._patience.short_grace_s:
                 continue
-            in_queue = None if self._last_names is None else job.submission.name in self._last_names
+            in_queue = None if self._last_names is None else self._is_elsewhere(job, self._last_names)
             known = Evidence(
                 row.st if row else None,
                 row.pc if row else None,
@@ -448,6 +460,11 @@ class PjmExecutor:
             verdict = judge(known, grace_s=self._patience.grace_s, missing_s=missing_s)
             if verdict.result is Result.FAILURE:
                 self._bury(job, verdict.kind or FailureKind.LOST, verdict.words, verdict.deeds)
+
+    def _is_elsewhere(self, job: Job, names: Mapping[str, str]) -> bool:
+        """Whether PJM has its name under another id. Parts of a bulk job share a name: the others say nothing of it."""
+        found = names.get(job.submission.name)
+        return found is not None and (job.id is None or found != job.id.job)
 
     def _bury(self, job: Job, kind: FailureKind, words: str, deeds: Sequence[Deed]) -> None:
         books = self._library.of(_run_of(job.submission))

@@ -63,6 +63,7 @@ class Look:
     Attributes:
         began_at: Before the first command ran: what was submitted later is not in it.
         rows: The last word on each job and sub-job; `names` the job that has a name.
+        is_whole: Every row could be read; one that was cut off may have hidden others.
         has_history: The history was asked for, and has answered.
         limits: None if they were not asked for; `problem` why they are not known.
     """
@@ -70,10 +71,16 @@ class Look:
     began_at: float
     rows: dict[JobId, Row] | None = None
     names: dict[str, str] = field(default_factory=dict)
+    is_whole: bool = True
     has_history: bool = False
     limits: Limits | None = None
     has_asked_limits: bool = False
     problem: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what is not in it is not in PJM."""
+        return self.is_whole and self.has_history
 
 
 class Watch:
@@ -166,6 +173,7 @@ class Watch:
 
     def _take_rows(self, look: Look, listing: Listing) -> None:
         assert look.rows is not None
+        look.is_whole = look.is_whole and not listing.dropped
         if listing.dropped:
             log.warning("pjstat: %d rows could not be read and are left out", listing.dropped)
         for row in listing.rows:

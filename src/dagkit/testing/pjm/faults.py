@@ -96,7 +96,7 @@ def taken(
         if until is not None and now >= until:
             state.do("DELETE FROM faults WHERE id = ?", number)
             continue
-        if prob < 1.0 and random.random() >= prob:
+        if prob < 1.0 and _roll(state) >= prob:
             continue
         if left == 1:
             state.do("DELETE FROM faults WHERE id = ?", number)
@@ -104,3 +104,10 @@ def taken(
             state.do("UPDATE faults SET left = left - 1 WHERE id = ?", number)
         return Fault(kind, value)
     return None
+
+
+def _roll(state: State) -> float:
+    """The next throw of a die that falls as it did the last time, whatever names were drawn."""
+    rolls = int(state.setting("rolls", 0))
+    state.set("rolls", rolls + 1)
+    return random.Random(rolls).random()
