@@ -421,3 +421,44 @@ def test_a_job_in_error_is_deleted_again_when_pjdel_has_failed(world: World) -> 
 
     assert world.states() == ["CCL"]
     assert world.calls("pjdel") == 2
+
+
+def test_a_listing_that_was_cut_off_proves_no_absence(world: World) -> None:
+    """pjstat was cut off just when a submission without an answer was looked for: it was submitted once more."""
+    world.make(default=replace(QUEUE, mode="bulk"))
+    world.pjm.fault("accept-garbled")
+    rest = tasks(3)
+    world.begin(rest)
+    world.pjm.fault("stat-cut", times=None, match="jobs", for_s=250)
+
+    world.pass_s(400, rest)
+    world.complete_all()
+    world.pass_s(60, rest)
+
+    assert len(world.submits()) == 1
+    assert len(world.done) == 3
+
+
+def test_an_empty_answer_at_the_wrong_moment_is_no_absence_either(world: World) -> None:
+    world.pjm.fault("accept-garbled")
+    rest = tasks(1)
+    world.begin(rest)
+    world.pjm.fault("stat-fails", times=None, match="jobs", for_s=200)
+    world.pjm.fault("stat-empty", times=2, match="jobs", after_s=200)
+
+    world.pass_s(600, rest)
+
+    assert len(world.submits()) == 1
+
+
+def test_a_part_of_a_bulk_job_that_nobody_knows_is_lost_though_the_others_are_known(world: World) -> None:
+    """Parts share a name: as long as one of them was listed, those that were not were waited for."""
+    world.make(default=replace(QUEUE, mode="bulk"))
+    world.begin(tasks(3))
+    first, *others = world.pjm.jobs()
+
+    world.pjm.vanish(first)
+    world.pass_s(900, step_s=30)
+
+    assert {name: one.kind for name, one in world.done.items()} == {"t0": FailureKind.LOST}
+    assert [job.st for job in others] == ["QUE", "QUE"]
