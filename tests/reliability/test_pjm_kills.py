@@ -27,7 +27,7 @@ from reliability.slurm_coordinators import create
 
 LIMIT_S: Final = 40.0
 DECADES: Final = 20 if os.environ.get("DAGKIT_ALL_KILLS") else 1
-#: What may happen to a call of pjsub in these runs; most of them are ordinary.
+#: What may happen to a call in these runs; most of them are ordinary.
 FAULTS: Final[tuple[tuple[str, float], ...]] = (
     ("", 0.0),
     ("", 0.0),
@@ -40,6 +40,8 @@ FAULTS: Final[tuple[tuple[str, float], ...]] = (
     ("submit-killed", 0.0),
     ("accept-garbled", 0.0),
     ("submit-fails", 0.0),
+    ("stat-kills-caller", 0.0),
+    ("stat-cut", 0.0),
 )
 
 

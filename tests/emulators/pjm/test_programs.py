@@ -220,3 +220,20 @@ def test_a_node_that_goes_down_at_once_lets_nothing_happen(
 
     assert [job.pc for job in sim.jobs()][:5] == [20] * 5
     assert list(tmp_path.glob("ran-*")) == []
+
+
+@pytest.mark.parametrize("words", [("pjstat",), ("pjstat", "--limit"), ("pjdel", "JOB")])
+def test_whoever_asks_may_be_killed(
+    tmp_path: Path, sim: PjmSimulator, typed: Callable[..., str], words: tuple[str, ...]
+) -> None:
+    sim.set(nodes=0)
+    job = submit(typed, tmp_path, "true")
+    sim.fault("delete-kills-caller" if words[0] == "pjdel" else "stat-kills-caller")
+    line = " ".join(words).replace("JOB", job)
+
+    said = subprocess.run(
+        ["sh", "-c", f"{line}; echo still here"], env={**os.environ, **sim.environment}, timeout=60, check=False
+    )
+
+    assert said.returncode == -9
+    until(lambda: [job.st for job in sim.jobs()] == (["CCL"] if words[0] == "pjdel" else ["QUE"]))

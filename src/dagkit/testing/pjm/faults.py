@@ -33,12 +33,14 @@ KINDS: Final = {
     "stat-hangs": "pjstat says nothing for so many seconds",
     "stat-cut": "the answer of pjstat stops in the middle",
     "stat-empty": "pjstat answers with nothing",
+    "stat-kills-caller": "whoever called pjstat is killed",
     "history-empty": "pjstat -H knows nothing",
     "limits-fail": "pjstat --limit ends with 1",
     "limits-stale": "pjstat --limit answers as it did so many seconds ago",
     # any
     "warning": "a line of warning comes first",
     "delete-fails": "pjdel ends with 1",
+    "delete-kills-caller": "whoever called pjdel is killed when it is accepted",
     # jobs
     "job-error": "the job goes to ERR (PJM code 140), and keeps its slot",
     "job-held": "the job is held, and keeps its slot",

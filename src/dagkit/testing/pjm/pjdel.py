@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from dagkit.testing.pjm import faults
-from dagkit.testing.pjm.callers import Call
+from dagkit.testing.pjm.callers import Call, kill_caller
 from dagkit.testing.pjm.lines import Line, lines, span
 from dagkit.testing.pjm.selecting import BadId, Chosen, chosen
 from dagkit.testing.pjm.state import ENDED, Part, State, label
@@ -24,10 +24,14 @@ def pjdel(call: Call) -> int:
     """Delete jobs: accepted now, and gone a moment later."""
     with call.state() as state:
         World(state, call.outcome).go_on()
-        if faults.taken(state, ("delete-fails",)) is not None:
+        fault = faults.taken(state, ("delete-",))
+        if fault is not None and fault.kind == "delete-fails":
             call.complain("[ERR.] PJM 0199 pjdel System error.")
             return 1
-        return _each(call, state, DELETABLE, lambda world, part: world.delete(part))
+        code = _each(call, state, DELETABLE, lambda world, part: world.delete(part))
+    if fault is not None:
+        kill_caller(call)
+    return code
 
 
 def pjhold(call: Call) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dagkit.testing.pjm import faults, views
-from dagkit.testing.pjm.callers import Call
+from dagkit.testing.pjm.callers import Call, kill_caller
 from dagkit.testing.pjm.limits import rows
 from dagkit.testing.pjm.lines import CHOICES, Cells, Line, lines
 from dagkit.testing.pjm.selecting import BadId, Chosen, chosen
@@ -56,6 +56,9 @@ def pjstat(call: Call) -> int:
     if fault is None:
         call.out.append(text)
         return 0
+    if fault.kind == "stat-kills-caller":
+        kill_caller(call)
+        return 1
     if fault.kind in ("stat-fails", "limits-fail"):
         call.complain("[ERR.] PJM 0399 pjstat System error.")
         return 1
