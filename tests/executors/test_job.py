@@ -78,6 +78,26 @@ def test_a_job_that_is_started_again_runs_only_what_has_no_completion(
     assert left(spool)["a"].output_ref == "1"
 
 
+def test_tasks_of_a_pack_that_are_not_wanted_any_more_end_and_the_others_run(
+    spool: Spool, store: Store, tmp_path: Path
+) -> None:
+    messages = [
+        message("runs", notes(tmp_path, "hang")),
+        message("waits", call("mark", str(tmp_path), "waits")),
+        message("stays", call("mark", str(tmp_path), "stays")),
+    ]
+    job = start(spool, store, messages, {"on_stop": "leave"})
+    wait_until((tmp_path / "pid").exists)
+
+    spool.folder("sub").stop(0, [0])
+    spool.folder("sub").stop(0, [1])
+    code, _ = ended(job)
+
+    assert code == 0
+    assert list(left(spool)) == ["stays"]
+    assert not (tmp_path / "waits").exists()
+
+
 def test_a_stopped_job_leaves_the_verdict_to_its_scheduler(spool: Spool, store: Store, tmp_path: Path) -> None:
     messages = [
         message("a", call("echo", 1)),

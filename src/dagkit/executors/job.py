@@ -66,18 +66,27 @@ class _Desk:
     def __init__(self, folder: JobFolder, job: int, places: dict[AttemptKey, int], options: dict[str, Any]) -> None:
         self._folder, self._job, self.places = folder, job, places
         self._leaves_stopped = options.get("on_stop") == "leave"
+        self._stopped: set[int] = set()
         self.has_left = False
+
+    def stopped(self) -> set[AttemptKey]:
+        """Attempts that are not wanted any more, since the last time this was asked; the rest of the pack is."""
+        fresh = self._folder.stops(self._job) - self._stopped
+        self._stopped |= fresh
+        return {key for key, place in self.places.items() if place in fresh}
 
     def drop(self, messages: Sequence[TaskMessage]) -> None:
         """These will not begin here."""
         for message in messages:
-            del self.places[message.key]
-            self.has_left = self._leaves_stopped
+            place = self.places.pop(message.key)
+            self.has_left = self.has_left or (self._leaves_stopped and place not in self._stopped)
 
     def take(self, report: Completion, told: _Told) -> None:
         """Leave a completion, unless it says only that the scheduler has stopped this job, which knows why."""
         key = AttemptKey(report.workflow_id, report.task, report.generation or 0, report.attempt or 0)
         place = self.places.pop(key)
+        if place in self._stopped and not report.success:
+            return  # whoever stopped it has said so
         if self._leaves_stopped and not report.success and told.is_stopped(report):
             self.has_left = True
         else:
@@ -85,7 +94,12 @@ class _Desk:
 
 
 def _lead(executor: LocalExecutor, told: _Told, waiting: list[TaskMessage], desk: _Desk) -> int:
+    is_pack = len(waiting) > 1
     while desk.places:
+        if is_pack and (unwanted := desk.stopped()):
+            desk.drop([message for message in waiting if message.key in unwanted])
+            waiting[:] = [message for message in waiting if message.key not in unwanted]
+            executor.cancel(unwanted, FailureKind.CANCELLED)
         if waiting and not told.to_stop:
             del waiting[: executor.submit(waiting)]
         for report in executor.poll(_POLL_S):

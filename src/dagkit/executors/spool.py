@@ -1,6 +1,7 @@
 """The spool: the folder on a shared file system in which jobs find their tasks and leave their completions.
 
     <root>/jobs/<submission>/manifest     what each job of a submission runs; never changed
+    <root>/jobs/<submission>/stop.<job>   places of its pack that are not wanted any more, as a list in JSON
     <root>/done/<submission>.<job>.<place>  a completion, complete when it has this name
 
 A submission has one or more jobs (elements of an array, sub-jobs of a bulk job), a job one or more tasks that it runs
@@ -91,6 +92,18 @@ class JobFolder:
         path = self._done / f"{self.path.name}.{job}.{place}"
         if not path.exists():
             _write_whole(path, completion.to_text().encode(), "leaving a completion")
+
+    def stop(self, job: int, places: Iterable[int]) -> None:
+        """These places of a job are not wanted any more; the job goes on with its others. Adds to earlier ones."""
+        wanted = sorted(self.stops(job) | set(places))
+        _write_whole(self.path / f"stop.{job}", json.dumps(wanted).encode(), "stopping a task of a job")
+
+    def stops(self, job: int) -> set[int]:
+        """Places of a job that are not wanted any more, as far as it can be seen here."""
+        try:
+            return set(json.loads((self.path / f"stop.{job}").read_bytes()))
+        except (OSError, ValueError, TypeError):  # there is none, or it is not whole yet on this machine
+            return set()
 
     def is_finished(self, job: int, place: int) -> bool:
         """Whether a completion was left, by an earlier run of a job that the scheduler has started again."""

@@ -16,11 +16,12 @@ from dagkit.errors import BackendError
 from dagkit.executors.slurm.commands import Commands
 from dagkit.executors.slurm.executor import SlurmExecutor
 from dagkit.executors.slurm.request import SlurmQueue
+from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import Completion, Started, TaskMessage
 from dagkit.model.spec import TaskSpec, WorkflowSpec
 from dagkit.model.states import FailureKind
 from dagkit.stores.base import Store
-from dagkit.testing.slurm import FakeSlurm
+from dagkit.testing.slurm import FakeSlurm, FakeSlurmJob
 from executors.driving import collect, message, poll_until
 from executors.slurm.conftest import QUICK
 
@@ -493,8 +494,41 @@ def test_a_job_of_a_pack_goes_on_for_the_others(fake: FakeSlurm, make: Make) -> 
     executor.cancel([messages[0].key], FailureKind.TIMEOUT)
     assert ends(executor, 1)["t0"].kind is FailureKind.TIMEOUT
 
+    (job,) = fake.jobs()
+    assert stops_of(job) == {0}
     fake.run_all(fake.complete)
     assert ends(executor, 1)["t1"].success
+
+
+def stops_of(job: FakeSlurmJob) -> set[int]:
+    """What a job would read when it looks for tasks that it is not to run."""
+    folder = Path(job.script.partition("dagkit.executors.job ")[2].split()[0])
+    return JobFolder(folder).stops(job.place)
+
+
+def test_every_task_of_a_pack_is_said_to_begin_when_the_one_before_has_ended(fake: FakeSlurm, make: Make) -> None:
+    executor = make(default=SlurmQueue(pack=3))
+    executor.submit(tasks(3))
+    (job,) = fake.jobs()
+    fake.start(job)
+    _, first = collect(executor, lambda ended, begun: bool(begun))
+
+    folder = JobFolder(Path(job.script.partition("dagkit.executors.job ")[2].split()[0]))
+    folder.finish(0, 0, Completion("wf1", "t0", True, None, None, 1, 0))
+    _, second = collect(executor, lambda ended, begun: bool(ended) and bool(begun))
+
+    assert [one.task for one in [*first, *second]] == ["t0", "t1"]
+
+
+def test_what_was_to_be_stopped_is_stopped_before_it_closes(fake: FakeSlurm, make: Make) -> None:
+    executor = make()
+    messages = tasks(2)
+    executor.submit(messages)
+
+    executor.cancel([one.key for one in messages], FailureKind.CANCELLED)
+    executor.close()
+
+    assert not fake.jobs(active=True)
 
 
 # --- restarts

@@ -281,12 +281,14 @@ class SlurmExecutor:
                 due.append(element)
         if not due:
             return
+        again_s = self._patience.stop_s
         try:
             self._commands.scancel([element.id or "" for element in due])
         except BackendError as error:
-            log.warning("jobs could not be cancelled, trying again: %s", error)
+            again_s = min(again_s, self._patience.look_s)
+            log.warning("jobs could not be cancelled, trying again in %.0f s: %s", again_s, error)
         for element in due:
-            element.is_cancelled, element.cancel_at = True, now + self._patience.stop_s
+            element.is_cancelled, element.cancel_at = True, now + again_s
         self._watch.hasten()
 
     # --- after a restart
@@ -327,6 +329,7 @@ class SlurmExecutor:
         self._bell.set()
 
     def close(self, grace_s: float = 5.0) -> None:
-        """Stop looking; jobs go on."""
+        """Stop looking; jobs go on, but for those that were to be stopped."""
+        self._cancel_stopped()
         self._watch.close()
         self._library.close()

@@ -6,6 +6,7 @@ import logging
 import time
 from typing import Final
 
+from dagkit.errors import BackendError
 from dagkit.executors.books import Books, Library
 from dagkit.executors.ledger import Submission
 from dagkit.executors.slurm import autopsy
@@ -80,6 +81,16 @@ class Tracker:
             books.spool.forget([arrival])
         else:
             self._outbox.end(books, attempt, arrival.completion, arrival)
+            if attempt.element.state == "RUNNING":
+                self._next_begins(attempt.element)
+
+    def _next_begins(self, element: Element) -> None:
+        """Of the tasks of a job, the first that has not ended is the one that runs: say once that it has begun."""
+        wanted = [attempt for attempt in element.attempts.values() if attempt.stop is None]
+        first = min(wanted, key=lambda attempt: attempt.place, default=None)
+        if first is not None and not first.is_start_told:
+            first.is_start_told = True
+            self._outbox.add(Started(*first.key, time.time()))
 
     # --- what the scheduler says
 
@@ -107,10 +118,7 @@ class Tracker:
             for attempt in element.attempts.values():
                 attempt.is_start_told = False
         elif state == "RUNNING":
-            first = min(element.attempts.values(), key=lambda attempt: attempt.place)
-            if not first.is_start_told:
-                first.is_start_told = True
-                self._outbox.add(Started(*first.key, time.time()))
+            self._next_begins(element)
 
     def _reconcile(self, look: Look) -> list[TaskMessage]:
         """Submissions without an answer: Slurm has them by their name, or certainly has not."""
@@ -163,10 +171,17 @@ class Tracker:
             self._outbox.end(books, attempt, done)
 
     def drop_stopped(self, element: Element) -> None:
-        """A job goes on for others of its pack: those that are to be stopped end here, whatever it says of them."""
+        """A job goes on for others of its pack: those that are to be stopped end here, and the job is told of it."""
         books = self._library.of(_run_of(element.submission))
-        for attempt in [attempt for attempt in element.attempts.values() if attempt.stop is not None]:
+        unwanted = [attempt for attempt in element.attempts.values() if attempt.stop is not None]
+        try:
+            books.spool.folder(element.submission.name).stop(element.index, [attempt.place for attempt in unwanted])
+        except BackendError as error:
+            log.warning("Slurm job %s cannot be told to stop a task of its pack, which runs on: %s", element.id, error)
+        for attempt in unwanted:
             self._outbox.end(books, attempt, stopped(attempt))
+        if element.state == "RUNNING":
+            self._next_begins(element)
 
 
 def _run_of(submission: Submission) -> str:
