@@ -81,10 +81,14 @@ class NoProgress:
 
 
 class LineProgress:
-    """A line when something notable happened: a first failure, the end; else at most one every ten seconds."""
+    """A line when something notable happened: a first failure, the end; else at most one every ten seconds.
 
-    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._stream, self._clock, self._next, self._failed = stream, clock, clock() + LINE_INTERVAL_S, False
+    `at_once`: the first one at the first look, for whoever comes to a run that is under way.
+    """
+
+    def __init__(self, stream: IO[str], clock: Callable[[], float] = time.monotonic, *, at_once: bool = False) -> None:
+        self._stream, self._clock, self._failed = stream, clock, False
+        self._next = clock() + (0 if at_once else LINE_INTERVAL_S)
         self._said = ""
 
     def __enter__(self) -> LineProgress:

@@ -175,3 +175,17 @@ def test_a_coordinator_says_that_it_is_alive_while_it_is(machine: Machine) -> No
     assert f"alive: {alive}" in said
     assert coordinator.returncode == 0
     assert not alive.exists()
+
+
+def test_an_interrupted_watch_leaves_the_run_alone(machine: Machine) -> None:
+    (machine.folder / "pipeline.yaml").write_text(PIPELINE)
+    run = machine.call("submit", "pipeline.yaml").strip()
+    watch = machine.start("watch", run, "--interval", "0.1")
+    assert watch.stdout is not None
+    assert "0 of 3" in watch.stdout.readline()  # it watches
+    watch.send_signal(signal.SIGINT)
+    _, said = watch.communicate(timeout=30)
+
+    assert watch.returncode == 130
+    assert "stopped watching; the run goes on" in said
+    assert machine.status(run)["status"] == "pending"

@@ -11,7 +11,7 @@ import click
 from dagkit.cli import render
 from dagkit.cli.look import columns_of_terminal, view_of_run
 from dagkit.cli.params import DURATION, run_to_look_at
-from dagkit.cli.session import Session, command
+from dagkit.cli.session import Session, command, say
 from dagkit.errors import BackendError
 from dagkit.model.states import RunStatus
 
@@ -21,15 +21,21 @@ if TYPE_CHECKING:
 __all__ = ["commands"]
 
 _LEAST_REST = 5
+#: Exit code of a process that was interrupted by a person, as shells have it.
+INTERRUPTED = 130
 
 
 @command("watch")
 @run_to_look_at
 @click.option("--interval", type=DURATION, default=1.0, show_default=True, help="Between looks.")
 def watch(session: Session, run: str, interval: float) -> int:
-    """Follow a run until it is over; ends with 1 if it failed or was cancelled."""
+    """Follow a run until it is over; ends with 1 if it failed or was cancelled. Ctrl-C leaves the run alone."""
     found = session.run(run)
-    status = _watch_screen(found, interval) if sys.stdout.isatty() else _watch_lines(found, interval)
+    try:
+        status = _watch_screen(found, interval) if sys.stdout.isatty() else _watch_lines(found, interval)
+    except KeyboardInterrupt:
+        say(f"stopped watching; the run goes on: dagkit watch {found.id} follows it again")
+        return INTERRUPTED
     click.echo(f"Workflow {found.id} reached terminal state: {status}.")
     return 0 if status == RunStatus.COMPLETED else 1
 
@@ -60,7 +66,7 @@ def _watch_screen(run: Run, interval: float) -> RunStatus:
 def _watch_lines(run: Run, interval: float) -> RunStatus:
     from dagkit.progress import LineProgress
 
-    with LineProgress(sys.stdout) as progress:
+    with LineProgress(sys.stdout, at_once=True) as progress:
         while True:
             try:
                 row = run.row()
