@@ -71,3 +71,21 @@ def test_a_campaign_that_is_killed_runs_every_job_once(tmp_path: Path, pjm: PjmS
     assert found.over == ()
     assert set(found.runs.values()) == {1}
     assert sum(found.runs.values()) == JOBS
+
+
+def test_of_two_drivers_of_one_registry_one_waits(tmp_path: Path, pjm: PjmSimulator) -> None:
+    rows = [f"  - {{job_key: k{n}, work_dir: w/{n}, expected_outputs: [out.txt]}}\n" for n in range(JOBS)]
+    (tmp_path / "c.yaml").write_text(CAMPAIGN + "".join(rows))
+    (tmp_path / "dagkit.toml").write_text(FUGAKU.replace("MODE", "single"))
+    line = [sys.executable, "-m", "dagkit.cli", "bulk", "run", "c.yaml"]
+
+    drivers = [
+        subprocess.Popen(line, cwd=tmp_path, env={**pjm.environment}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [driver.communicate(timeout=90)[1].decode() for driver in drivers]
+
+    assert [driver.returncode for driver in drivers] == [0, 0]
+    assert sum("is driven by" in text for text in said) == 1
+    assert [(tmp_path / f"w/{n}/out.txt").read_text() for n in range(JOBS)] == ["ran\n"] * JOBS
+    assert sum(pjm.oracle().runs.values()) == len(pjm.oracle().submits) == JOBS
