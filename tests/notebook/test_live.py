@@ -148,6 +148,17 @@ def test_rows_of_a_store_that_reads_slowly_are_read_within_a_tenth_of_the_time()
     assert selection.refreshed(False)["page"]["total"] == 2  # who asks is answered at once
 
 
+def test_a_filtered_table_catches_up_though_nothing_more_happens(view):
+    run = stored(50)
+    live, comm = view(run)
+    live.ask({"ask": "page", "states": ["completed"]})
+    comm.wait_for(lambda s: "page" in s)
+
+    finish_all(run, True)
+
+    comm.wait_for(lambda s: s["page"]["total"] == 52)
+
+
 def test_a_question_that_makes_no_sense_is_answered_and_the_view_goes_on(view):
     live, comm = view(stored())
 

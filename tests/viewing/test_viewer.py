@@ -159,3 +159,24 @@ def test_after_a_failure_the_page_begins_with_it(run, counting):
     assert [row.name for row in look.failures] == ["train-30"]
     assert page.rows[0].name == "train-30"
     assert store.whole == 1
+
+
+def test_a_page_that_is_behind_says_so_until_all_tasks_may_be_read_again(run):
+    """20,000 tasks completed at once and then nothing: the table of completed ones stayed as it was before, for ever."""
+    now = [0.0]
+    shown = run(4)
+    viewer = RunViewer(shown, clock=lambda: now[0])
+    completed = Filter(states=frozenset({TaskState.COMPLETED}))
+    assert viewer.page(completed).is_current
+    stored = shown.store.load("run")
+    state = WorkflowState.load(shown.spec, stored.state)
+    (first,) = state.dispatch(1.0)
+    state.apply(Completion("run", first.name, True, attempt=1), 1.0)
+    shown.store.save("run", state.take_changes(), stored.etag)
+
+    behind = viewer.page(completed)
+    now[0] += 10.0
+    current = viewer.page(completed)
+
+    assert (behind.total, behind.is_current) == (0, False)
+    assert (current.total, current.is_current) == (1, True)

@@ -85,21 +85,22 @@ class Selection:
         update: dict[str, Any] = {}
         if self._is_asked or (self._is_behind and self._allowance.is_due):
             with self._allowance.spending():
-                update = self._rows()
-            self._is_asked = self._is_behind = False
+                update, is_current = self._rows()
+            self._is_asked, self._is_behind = False, not is_current
         update.update(self._about_the_whole())
         if self._row is not None and self._tail is not None:
             update["log"] = self._followed(self._row, self._tail)
         return update
 
-    def _rows(self) -> dict[str, Any]:
+    def _rows(self) -> tuple[dict[str, Any], bool]:
+        """The page and the task, and whether which tasks the page has is as of now."""
         viewer = self._viewer
         page = viewer.page(self._filter, self._offset, self._limit)
         update: dict[str, Any] = {"page": wording.of_page(page, viewer.run.store.now())}
         if self._row is not None:
             self._row = row = viewer.detail(self._row.name)
             update["task"] = wording.of_task(row, viewer.group_of(row.name), viewer.attempts(row))
-        return update
+        return update, page.is_current
 
     def _about_the_whole(self) -> dict[str, Any]:
         update, open_tabs = {}, set(self._tabs.values())

@@ -42,11 +42,16 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows `offset` to `offset + len(rows)` of the `total` that pass the filter."""
+    """Rows `offset` to `offset + len(rows)` of the `total` that pass the filter.
+
+    Attributes:
+        is_current: Which tasks pass is as of now; if not, all tasks will be read again when it is time for that.
+    """
 
     rows: tuple[TaskRow, ...]
     offset: int
     total: int
+    is_current: bool = True
 
 
 def select(spec: WorkflowSpec, census: Census | None, places: Sequence[int], wanted: Filter) -> Sequence[int]:

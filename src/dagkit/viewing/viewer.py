@@ -105,8 +105,8 @@ class RunViewer:
             self._shown, self._mark = shown, self._mark + 1
         return Snapshot(row, groups, failures, rate, driven_by, now, self._mark)
 
-    def _refresh(self, row: RunRow, *, for_trouble: bool = False) -> None:
-        """Read all tasks again if something changed and it may cost that much.
+    def _refresh(self, row: RunRow, *, for_trouble: bool = False) -> bool:
+        """Read all tasks again if something changed and it may cost that much; whether what is known is as of now.
 
         `for_trouble`: only tasks that did not succeed matter, so if there are as many of each kind as before it is not
         needed.
@@ -116,10 +116,14 @@ class RunViewer:
         is_needed = as_of[:1] != self._census_of[:1] if for_trouble else as_of != self._census_of
         if self._census is None and for_trouble:
             is_needed = any(trouble)
-        if is_needed and (is_over(row) or self._census_allowance.is_due):
-            with self._census_allowance.spending():
-                entries = self.run.store.task_entries(self.run.id)
-                self._census, self._census_of = Census(self.run.spec, entries), as_of
+        if not is_needed:
+            return True
+        if not (is_over(row) or self._census_allowance.is_due):
+            return False
+        with self._census_allowance.spending():
+            entries = self.run.store.task_entries(self.run.id)
+            self._census, self._census_of = Census(self.run.spec, entries), as_of
+        return True
 
     def _groups(self, counted: Mapping[str, Sequence[int]]) -> tuple[GroupView, ...]:
         """Made anew only when they were counted anew."""
@@ -169,11 +173,10 @@ class RunViewer:
 
     def page(self, wanted: Filter = Filter(), offset: int = 0, limit: int = 50) -> Page:  # noqa: B008 - it is frozen
         """Some rows of the table. Their places are those of the last reading of all tasks, what they say is new."""
-        if wanted.needs_states:
-            self._refresh(self.run.row(), for_trouble=not wanted.states)
+        is_current = not wanted.needs_states or self._refresh(self.run.row(), for_trouble=not wanted.states)
         selected = self._select(wanted)
         offset = max(0, min(offset, len(selected) - 1)) if selected else 0
-        return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected))
+        return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected), is_current)
 
     def _select(self, wanted: Filter) -> Sequence[int]:
         """Places of the tasks that pass; found anew only when the tasks were read anew or something else is wanted."""
