@@ -162,7 +162,7 @@ def test_after_a_failure_the_page_begins_with_it(run, counting):
 
 
 def test_a_page_that_is_behind_says_so_until_all_tasks_may_be_read_again(run):
-    """20,000 tasks completed at once and then nothing: the table of completed ones stayed as it was before, for ever."""
+    """20,000 tasks completed at once and then nothing: the table of completed ones stayed as it had been, for ever."""
     now = [0.0]
     shown = run(4)
     viewer = RunViewer(shown, clock=lambda: now[0])
