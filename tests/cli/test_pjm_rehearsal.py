@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,10 @@ default = { executor = "pjm", rscgrp = "small", group = "hp000000", elapse = "10
 look_s = "300ms"
 refill_s = "1s"
 submit_interval_s = "0s"
+
+[targets.patient]
+default = { executor = "pjm", group = "hp000000", max_submit_per_refill = 20 }
+refill_s = "30s"
 """
 
 
@@ -78,27 +83,45 @@ def test_what_ran_when_the_shell_ended_has_lost_its_node(folder: Path) -> None:
     assert [(job.st, job.pc) for job in PjmSimulator(folder / ".pjmsim").jobs()] == [("EXT", 20)]
 
 
-def test_nothing_runs_on_when_the_simulator_is_ended(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_nothing_runs_on_when_the_simulator_is_ended(folder: Path, number: signal.Signals) -> None:
     (folder / "job.sh").write_text(f"echo $$ > {folder}/pid; exec sleep 100\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dagkit.cli", "pjm", "simulate", "--speed", "50", "sh", "-c",
-         "pjsub -g hp000000 job.sh; sleep 100"], cwd=folder, start_new_session=True,
-    )  # fmt: skip
-    deadline = time.monotonic() + 30
-    while not (folder / "pid").is_file() or not (folder / "pid").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    process = begin(folder, "sh", "-c", "pjsub -g hp000000 job.sh; sleep 100")
+    until(lambda: (folder / "pid").is_file() and bool((folder / "pid").read_text()))
 
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     process.wait(30)
 
-    assert not Path(f"/proc/{int((folder / 'pid').read_text())}").exists()
+    until(lambda: not Path(f"/proc/{int((folder / 'pid').read_text())}").exists())
+
+
+def test_an_interrupt_is_the_commands(folder: Path) -> None:
+    """What was typed into the shell died of an interrupt that it would have handled."""
+    process = begin(folder, "sh", "-c", "trap 'sleep 0.5; echo handled > handled' INT; touch ready; sleep 5; exit 7")
+    until(lambda: (folder / "ready").exists())
+
+    os.killpg(process.pid, signal.SIGINT)
+
+    assert process.wait(30) == 7
+    assert (folder / "handled").exists()
+
+
+def begin(folder: Path, *words: str) -> subprocess.Popen[bytes]:
+    line = [sys.executable, "-m", "dagkit.cli", "pjm", "simulate", "--speed", "50", *words]
+    return subprocess.Popen(line, cwd=folder, start_new_session=True)
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_campaign_is_foreseen(folder: Path) -> None:
     asked = ("pjm", "rehearse", "--jobs", "60", "--nodes", "20", "--accept", "10", "--bulksubjob", "100")
 
-    said = dagkit(folder, *asked, "--target", "fugaku")
+    said = dagkit(folder, *asked, "--target", "patient")
     found, _ = json.JSONDecoder().raw_decode(dagkit(folder, *asked, "--mode", "single", "--outage", "10m", "--json"))
 
     assert [line.split()[0] for line in said.splitlines()] == ["mode", "single", "bulk", "auto"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +61,7 @@ def simulate(
     shell = os.environ.get("SHELL", "/bin/sh")
     if not words:
         say(f"pjsub, pjstat, pjdel are simulated here, with {nodes} nodes. `pjmsim fault -h`: what can go wrong")
-    with pjm.running():
+    with _left_to_the_command(), pjm.running():
         try:
             code = subprocess.run(words or [shell], env={**os.environ, **pjm.environment}, check=False).returncode
         except FileNotFoundError:
@@ -68,6 +70,22 @@ def simulate(
             pjm.power_off()
     say(pjm.summary())
     return code
+
+
+@contextmanager
+def _left_to_the_command() -> Iterator[None]:
+    """An interrupt is the command's, which may end as it likes; a terminal that closes ends this program in order."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    handlers = {signal.SIGINT: lambda *_: None, signal.SIGTERM: end, signal.SIGHUP: end}
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def _groups(session: Session) -> tuple[str, ...]:
