@@ -180,3 +180,24 @@ def test_a_page_that_is_behind_says_so_until_all_tasks_may_be_read_again(run):
 
     assert (behind.total, behind.is_current) == (0, False)
     assert (current.total, current.is_current) == (1, True)
+
+
+def test_rows_keep_their_place_under_somebody_who_has_scrolled_down(run):
+    """Each new failure moved every row down by one, away from who was reading it."""
+    now = [0.0]
+    shown = run(50)
+    viewer = RunViewer(shown, clock=lambda: now[0])
+    before = [row.name for row in viewer.page(offset=20, limit=5).rows]
+    stored = shown.store.load("run")
+    state = WorkflowState.load(shown.spec, stored.state)
+    (first,) = state.dispatch(1.0)
+    state.apply(Completion("run", first.name, True, attempt=1), 1.0)
+    state.apply(Completion("run", state.dispatch(1.0)[40].name, False, attempt=1, error="no"), 1.0)
+    shown.store.save("run", state.take_changes(), stored.etag)
+    now[0] += 10.0
+
+    below = viewer.page(offset=20, limit=5)
+    top = viewer.page(offset=0, limit=5)
+
+    assert [row.name for row in below.rows] == before
+    assert top.rows[0].name == "train-40"

@@ -174,9 +174,13 @@ class RunViewer:
     def page(self, wanted: Filter = Filter(), offset: int = 0, limit: int = 50) -> Page:  # noqa: B008 - it is frozen
         """Some rows of the table. Their places are those of the last reading of all tasks, what they say is new."""
         is_current = not wanted.needs_states or self._refresh(self.run.row(), for_trouble=not wanted.states)
-        selected = self._select(wanted)
+        selected = self._selected if offset > 0 and self._stays(wanted) else self._select(wanted)
         offset = max(0, min(offset, len(selected) - 1)) if selected else 0
         return Page(tuple(self._rows(selected[offset : offset + limit])), offset, len(selected), is_current)
+
+    def _stays(self, wanted: Filter) -> bool:
+        """Whether somebody who has scrolled down would only see rows move: trouble comes first when they go back up."""
+        return self._selected_for is not None and self._selected_for[0] == wanted and not (wanted.states or wanted.text)
 
     def _select(self, wanted: Filter) -> Sequence[int]:
         """Places of the tasks that pass; found anew only when the tasks were read anew or something else is wanted."""
