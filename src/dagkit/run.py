@@ -7,7 +7,7 @@ import difflib
 import importlib
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -120,9 +120,25 @@ class Run:
         )
         return table.to_frame() if tables.has_pandas() else table
 
-    def usage(self) -> tables.Table:
-        """Per template: tasks, attempts, and minimum, median, mean, maximum of wall time (s) and peak memory (MiB)."""
-        return tables.usage_table(self.tasks())
+    def usage(self, where: Mapping[str, Any] | None = None) -> tables.Table:
+        """Per template: tasks, attempts, and minimum, median, mean, maximum of wall time (s) and peak memory (MiB).
+
+        `where={"lr": 0.1}` counts only tasks that were called with it.
+        """
+        return tables.usage_table(self.tasks_where(where or {}))
+
+    def tasks_where(self, where: Mapping[str, Any]) -> list[TaskRow]:
+        """The tasks that were called with these arguments: an equal value, its text, or the name of the task behind it.
+
+        Of commands, variables of their `env`.
+        """
+        rows = self.tasks()
+        if not where:
+            return rows
+        from dagkit.arguments import Arguments, matches
+
+        arguments = Arguments(self._get)
+        return [row for row in rows if matches(arguments.of(self.spec.tasks[self.spec.index[row.name]]), where)]
 
     def errors(self, limit: int | None = None) -> list[TaskFailed]:
         """The failures of tasks, newest first, each with its remote traceback and the tail of its log."""

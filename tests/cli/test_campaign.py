@@ -38,6 +38,32 @@ def test_usage_by_template(swept) -> None:
     )
 
 
+def test_usage_of_tasks_that_were_called_with_something(project) -> None:
+    calls = [{"args": ["a", 9]}, {"args": ["b"], "kwargs": {"width": 9, "placeholder": "-"}}, {"args": ["a", 8]}]
+    tasks = [
+        {
+            "name": f"fit-{n}",
+            "template": "fit",
+            "kwargs": {"cmd": "x", "call": {"function": "textwrap:shorten", **call}},
+        }
+        for n, call in enumerate(calls)
+    ]
+    tasks.append({"name": "sh", "kwargs": {"cmd": "true", "env": {"MODE": "fast"}}})
+    project.write("sweep.yaml", yaml.safe_dump({"name": "w", "tasks": tasks}))
+    project.call("run", "sweep.yaml", "--id", "w", "--no-progress")
+
+    def counted(*where: str) -> dict[str, int]:
+        options = [word for one in where for word in ("--where", one)]
+        return {row["template"]: row["tasks"] for row in project.json("usage", "w", *options)}
+
+    assert counted("width=9") == {"fit": 2}
+    assert counted("width=9", "text=a") == {"fit": 1}
+    assert counted("placeholder=-") == {"fit": 1}
+    assert counted("MODE=fast") == {"sh": 1}
+    assert "no task was called with lr=7" in project.call("usage", "w", "--where", "lr=7", code=2).stderr
+    assert "lr=0.1" in project.call("usage", "w", "--where", "lr", code=2).stderr
+
+
 def test_resources_are_written_as_yaml(swept) -> None:
     found = yaml.safe_load(swept.call("resources", "s").stdout)
     assert set(found) == {"fit"}

@@ -28,12 +28,16 @@ _SHOWN = (
 @command("usage")
 @click.argument("runs", nargs=-1, type=RUN, metavar="[RUN]...")
 @click.option("--template", metavar="NAME", help="Only the tasks made from this declaration.")
+@click.option("--where", multiple=True, metavar="ARG=VALUE", help="Only tasks called with it; may be given repeatedly.")
 @json_option
-def usage(session: Session, runs: Sequence[str], template: str | None, as_json: bool) -> None:
+def usage(session: Session, runs: Sequence[str], template: str | None, where: Sequence[str], as_json: bool) -> None:
     """Time, memory and processor time by template, of all runs that are named together, or of the last one."""
     from dagkit.tables import usage_table
 
-    table = usage_table(row for run in runs or [LATEST] for row in session.run(run).tasks())
+    wanted = _wanted(where)
+    table = usage_table(row for run in runs or [LATEST] for row in session.run(run).tasks_where(wanted))
+    if wanted and not table:
+        raise click.UsageError(f"no task was called with {', '.join(where)}")
     rows = [row for row in table if template is None or row["template"] == template]
     if template is not None and not rows:
         known = ", ".join(str(row["template"]) for row in table)
@@ -42,6 +46,16 @@ def usage(session: Session, runs: Sequence[str], template: str | None, as_json: 
         emit(rows)
         return
     click.echo(_usage_words(rows))
+
+
+def _wanted(where: Sequence[str]) -> dict[str, Any]:
+    wanted = {}
+    for text in where:
+        name, sign, value = text.partition("=")
+        if not (name and sign):
+            raise click.UsageError(f"--where {text}: write the name of an argument and its value: lr=0.1")
+        wanted[name] = value
+    return wanted
 
 
 def _usage_words(rows: Sequence[dict[str, Any]]) -> str:
