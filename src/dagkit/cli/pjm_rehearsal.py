@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["rehearse", "simulate"]
 
+#: As many as Fugaku has: what limits a rehearsal is the machine that runs it.
+_NODES = 158_976
 _MODES = ("single", "bulk", "auto")
 
 
 @command("simulate", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path), default=".pjmsim", show_default=True)
-@click.option("--nodes", type=click.IntRange(min=1), default=4, show_default=True, help="Jobs that run at a time.")
+@click.option("--at-a-time", type=click.IntRange(min=1), default=4, show_default=True, help="Jobs that run.")
 @click.option("--accept", type=click.IntRange(min=1), default=100, show_default=True, help="Jobs that are taken.")
 @click.option("--bulksubjob", type=click.IntRange(min=1), help="Sub-jobs of bulk jobs that are taken.")
 @click.option(
@@ -41,7 +43,7 @@ def simulate(
     session: Session,
     words: tuple[str, ...],
     folder: Path,
-    nodes: int,
+    at_a_time: int,
     accept: int,
     bulksubjob: int | None,
     speed: float,
@@ -55,12 +57,14 @@ def simulate(
     from dagkit.testing.pjm import PjmSimulator, Site
 
     pjm = PjmSimulator(folder, Site().faster(speed))
-    pjm.set(nodes=nodes, groups=group or _groups(session))
+    pjm.set(nodes=_NODES, at_a_time=at_a_time, groups=group or _groups(session))
     pjm.limit("ru-accept", accept)
     pjm.limit("ru-accept-bulksubjob", bulksubjob)
     shell = os.environ.get("SHELL", "/bin/sh")
     if not words:
-        say(f"pjsub, pjstat, pjdel are simulated here, with {nodes} nodes. `pjmsim fault -h`: what can go wrong")
+        say(
+            f"pjsub, pjstat, pjdel are simulated here; {at_a_time} jobs run at a time. `pjmsim fault -h`: what can go wrong"
+        )
     with _left_to_the_command(), pjm.running():
         try:
             code = subprocess.run(words or [shell], env={**os.environ, **pjm.environment}, check=False).returncode

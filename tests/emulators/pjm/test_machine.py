@@ -394,3 +394,14 @@ def test_ten_thousand_parts_end(make: Made, prompt: Ask) -> None:
 
     assert set(states(sim)) == {"EXT"}
     assert sum(sim.oracle().runs.values()) == 10_000
+
+
+def test_a_laptop_runs_large_jobs_too_some_at_a_time(make: Made, prompt: Ask) -> None:
+    sim = make(nodes=1000, at_a_time=2)
+    machine = prompt(sim)
+    machine("pjsub", "--bulk", "--sparam", "0-4", "-L", "node=12", machine.script())
+
+    sim.tick(20)
+    assert states(sim).count("RUN") == 2
+    sim.tick(600)
+    assert set(states(sim)) == {"EXT"}

@@ -50,6 +50,7 @@ class Site:
         dialect: `fugaku`, `fx100` (the counts before the table) or `wisteria` (another pjstat altogether).
         mode: `exec` runs the scripts of jobs as processes; `plan` runs nothing, and jobs go as rules say.
         user, groups: Who asks, and the projects that may be charged.
+        at_a_time: Most jobs that run at a time, however many nodes they ask for; for machines that are a laptop.
         is_group_needed: Whether a job without `-g` is refused.
         accept_s, schedule_s, acquire_s, prologue_s, epilogue_s, runout_s: The way of a job from ACC to EXT.
         delete_s: Until a deletion that was accepted takes effect.
@@ -77,6 +78,7 @@ class Site:
     groups: tuple[str, ...] = ("group1",)
     rscunit: str = "rscunit_ft01"
     nodes: int = 384
+    at_a_time: int | None = None
     is_group_needed: bool = True
     accept_s: float = 1.0
     schedule_s: float = 5.0

@@ -358,10 +358,14 @@ class World:
         busy = self.state.do(f"SELECT coalesce(sum(node), 0) FROM parts WHERE st IN ({places})")[0][0]
         free = self.site.nodes - self.state.setting("nodes_down", 0) - busy
         may_run, may_use = run_room(self.state)
+        if self.site.at_a_time is not None:
+            busy_parts = self.state.do(f"SELECT count(*) FROM parts WHERE st IN ({places})")[0][0]
+            may_run = min(may_run, self.site.at_a_time - busy_parts)
         free = int(min(free, may_use))
         if free <= 0 or may_run <= 0:
             return False
-        waiting = self.state.parts("st = 'QUE' ORDER BY priority DESC, job, sub LIMIT ?", free + _LOOKAHEAD)
+        most = int(min(free, may_run)) + _LOOKAHEAD
+        waiting = self.state.parts("st = 'QUE' ORDER BY priority DESC, job, sub LIMIT ?", most)
         running = [
             Running((start or at) + elapse_s, node)
             for start, elapse_s, node in self.state.do(
