@@ -82,6 +82,7 @@ def shoot(request):
         view = page.locator(".dagkit-view, .dagkit-run").last
         view.scroll_into_view_if_needed()
         view.screenshot(path=folder / f"{image or name}.png", animations="disabled")
+        assert (folder / f"{image or name}.png").stat().st_size < 200_000
 
     return take
 
@@ -147,6 +148,10 @@ def test_usage_events_and_filters_of_a_run(desk, shoot):  # noqa: F811
     says(page, ".dk-grid td", "failed (user)")
     says(page, ".dk-grid td", "memory 1G")
     shoot(page, "usage")
+    page.click('.dk-grid tr:has-text("failed (user)") >> nth=0')
+    page.wait_for_selector('.dk-which button[aria-pressed="true"]:has-text("1")')
+    says(page, ".dk-log", "seed 7: step 2")
+    shoot(page, "log-of-attempt")
 
     page.click('.dk-chip:has-text("failed")')
     says(page, ".dk-find > span", "2 tasks")

@@ -116,6 +116,20 @@ def test_of_a_task_its_attempts_are_told_with_what_they_asked_for_and_what_would
     assert "asked for memory 40G" in task["facts"]
 
 
+def test_the_log_of_an_earlier_attempt_is_read_if_it_is_asked_for(view):
+    past = [{"attempt": 1, "kind": "user", "wall_s": 3.0}]
+    run = stored(2, {"train-1": {**FAILED, "attempt_no": 2, "past": past}})
+    run.store.append_log("run", "train-1", "0.1", 0, b"first try\n")
+    run.store.append_log("run", "train-1", "0.2", 0, b"second try\n")
+    live, comm = view(run)
+
+    live.ask({"ask": "task", "name": "train-1"})
+    comm.wait_for(lambda s: s.get("log", {}).get("text") == "second try\n" and s["log"]["attempt"] == 2)
+    live.ask({"ask": "task", "name": "train-1", "attempt": 1})
+
+    comm.wait_for(lambda s: s["log"]["text"] == "first try\n" and s["log"]["attempt"] == 1)
+
+
 def test_tasks_are_shown_in_order_for_who_asks_for_that(view):
     live, comm = view(stored(2, {"train-1": FAILED}))
 

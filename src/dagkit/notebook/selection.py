@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -32,7 +33,7 @@ class Selection:
         self._filter, self._offset, self._limit = Filter(), 0, 40
         self._row: TaskRow | None = None
         self._tail: LogTail | None = None
-        self._log = ""
+        self._log, self._attempt = "", 0
         self._tabs: dict[str, str] = {}
         self._allowance = Allowance(clock, _SHARE, 0.0)
         self._is_asked, self._is_behind = True, True
@@ -55,13 +56,14 @@ class Selection:
         return {"chosen": {**chosen, "calm": not self._filter.trouble_first, "task": self._row and self._row.name}}
 
     def choose_task(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Another task, by `name`; None for no task."""
+        """Another task, by `name`; None for no task. `attempt`: whose log is read, if not that of the last one."""
         name = question.get("name")
         if name is None:
             self._row, self._tail, self._log = None, None, ""
             return {"task": {}, "log": {}}
         self._row = self._viewer.detail(str(name))
         self._tail, self._log = self._viewer.log(self._row.name), ""
+        self._attempt = int(question.get("attempt") or 0)
         self._is_asked = True
         return {}
 
@@ -111,6 +113,8 @@ class Selection:
         return update
 
     def _followed(self, row: TaskRow, tail: LogTail) -> dict[str, Any]:
+        if 0 < self._attempt < row.attempt:
+            row = dataclasses.replace(row, attempt=self._attempt)
         piece, is_new = tail.read(row)
         self._log = (piece if is_new else self._log + piece)[-LOG_CHARS:]
         is_cut = tail.is_cut or len(self._log) == LOG_CHARS

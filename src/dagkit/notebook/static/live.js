@@ -75,10 +75,10 @@ class View {
     this.ask({ ask: "page", ...this.query, limit: ROWS });
   }
 
-  select(name, tab) {
+  select(name, tab, attempt) {
     this.task = name;
     this.follows = true;
-    this.ask({ ask: "task", name });
+    this.ask({ ask: "task", name, attempt });
     if (tab) this.show(tab);
     else if (this.tab === "result") this.askResult();
     this.drawRows();
@@ -149,7 +149,7 @@ class View {
     this.errorFacts = make("div", { class: "dk-facts" });
     this.panes = {
       tasks: make("div", { class: "dk-pane" }, make("div", { class: "dk-find" }, this.find, this.scope, this.total), this.titles, this.rows, this.short),
-      log: make("div", { class: "dk-pane", hidden: true }, this.logFacts, this.logText, this.toEnd),
+      log: make("div", { class: "dk-pane", hidden: true }, this.logFacts, (this.whichLog = make("div", { class: "dk-which", hidden: true })), this.logText, this.toEnd),
       error: make("div", { class: "dk-pane", hidden: true }, this.errorFacts, this.errorText),
     };
     this.resultFacts = make("div", { class: "dk-facts" });
@@ -417,7 +417,7 @@ class View {
     const more = [...(mine.history ?? []), ...(mine.advice ? [`fix: ${mine.advice}`] : [])].map((line) => make("div", { class: "dk-soft" }, line));
     this.errorText.replaceChildren(...(mine.error ? [make("span", { class: "dk-bad" }, first), `\n${rest.join("\n").trimEnd()}\n\n`] : [mine.name ? "No error.\n\n" : ""]), ...more);
     this.drawAttempts(mine);
-    this.follow();
+    this.drawLog();
     this.drawShort();
   }
 
@@ -441,7 +441,7 @@ class View {
   drawAttempts(task) {
     const attempts = task.attempts ?? [];
     this.usageTask.replaceChildren(...(attempts.length ? [make("div", { class: "dk-facts" }, make("b", {}, task.name), ` ${plural(attempts.length, "attempt")}`),
-      this.grid(["try", "ended", "time", "peak", "asked for", "where"], attempts, [1, 0, 1, 1, 0, 0])] : []));
+      this.grid(["try", "ended", "time", "peak", "asked for", "where"], attempts, [1, 0, 1, 1, 0, 0], (place) => this.select(task.name, "log", Number(attempts[place][0])))] : []));
   }
 
   drawUsage() {
@@ -471,7 +471,16 @@ class View {
     const mine = log.name === this.task ? log : {};
     const words = mine.name ? `${mine.cut ? "… the beginning is left out: run.logs() has it all\n" : ""}${mine.text || "(nothing written yet)"}` : "";
     text(this.logText, words);
+    this.drawAttemptOfLog(mine);
     this.follow();
+  }
+
+  // Logs of attempts that were not the last are looked at too: which one it is, and the way to the others.
+  drawAttemptOfLog(log) {
+    const task = this.model.get("task"), attempts = task.name === this.task ? task.attempts ?? [] : [];
+    this.whichLog.hidden = attempts.length < 2;
+    this.whichLog.replaceChildren("log of attempt ", ...attempts.map(([number]) => make("button", { type: "button", "aria-pressed": String(Number(number) === log.attempt),
+      onclick: () => this.select(this.task, null, Number(number)) }, number)));
   }
 
   follow() {
