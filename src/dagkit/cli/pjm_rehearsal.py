@@ -63,7 +63,7 @@ def simulate(
     shell = os.environ.get("SHELL", "/bin/sh")
     if not words:
         say(
-            f"pjsub, pjstat, pjdel are simulated here; {at_a_time} jobs run at a time. `pjmsim fault -h`: what can go wrong"
+            f"pjsub, pjstat, pjdel are simulated here, {at_a_time} jobs at a time. `pjmsim fault -h`: what can go wrong"
         )
     with _left_to_the_command(), pjm.running():
         try:

@@ -237,3 +237,15 @@ def test_whoever_asks_may_be_killed(
 
     assert said.returncode == -9
     until(lambda: [job.st for job in sim.jobs()] == (["CCL"] if words[0] == "pjdel" else ["QUE"]))
+
+
+def test_statistics_are_left_where_they_were_asked_for(tmp_path: Path, typed: Callable[..., str]) -> None:
+    single = submit(typed, tmp_path, "exit 2", "-s", "-N", "one")
+    bulk = submit(typed, tmp_path, "true", "-S", "--spath", "of-%b.stats", "--bulk", "--sparam", "3-3")
+
+    typed("pjwait", single, bulk)
+
+    text = (tmp_path / f"one.{single}.stats").read_text()
+    assert text.startswith("Job Statistical Information\n\n JOB ID                      : ")
+    assert " EXIT CODE                   : 2\n" in text
+    assert f": {bulk}[3]\n" in (tmp_path / "of-3.stats").read_text()

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dagkit.testing.pjm import holder
 from dagkit.testing.pjm.state import Part, State, label
 
-__all__ = ["Ended", "begin", "ended", "output_paths", "signal_part", "substituted"]
+__all__ = ["Ended", "base_name", "begin", "ended", "output_paths", "signal_part", "substituted"]
 
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 #: Of the shell in which pjsub was called.
@@ -94,13 +94,13 @@ def output_paths(
     def path(given: str | None, ending: str) -> Path:
         if given is not None:
             return folder / substituted(given, name, job, shown, sub)
-        return folder / f"{_base(name)}.{shown}.{ending}"
+        return folder / f"{base_name(name)}.{shown}.{ending}"
 
     out = path(options.get("out"), "out")
     return out, out if options.get("join") else path(options.get("err"), "err")
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
     """The name in names of files: a letter first, and not too long."""
     return (f"J{name}" if name[:1].isdigit() else name)[:_LONGEST_NAME]
 

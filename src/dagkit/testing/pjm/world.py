@@ -15,6 +15,7 @@ from dagkit.testing.pjm.limits import note_peaks, run_room
 from dagkit.testing.pjm.plans import Rule, plan_of, rules_of
 from dagkit.testing.pjm.scheduling import Running, Waiting, choose
 from dagkit.testing.pjm.state import ENDED, ON_NODES, Part, State, label
+from dagkit.testing.pjm.statistics import write_statistics
 
 __all__ = ["DELETABLE", "World"]
 
@@ -64,6 +65,7 @@ class World:
         self._changes: list[tuple[float, int, int, str, int]] = []
         self._rules: list[Rule] | None = None
         self._jobs: dict[int, Job] = {}
+        self._with_statistics: list[tuple[int, int]] = []
         self._has_faults = bool(state.do("SELECT 1 FROM faults WHERE kind LIKE 'job-%' OR kind = 'node-down' LIMIT 1"))
         self._pass_at: float | None = state.setting("pass_at")
         self._had_pass_at = self._pass_at
@@ -96,6 +98,9 @@ class World:
         self._heap.clear()
         self.state.do_many("INSERT INTO changes (at, job, sub, st, pc) VALUES (?, ?, ?, ?, ?)", self._changes)
         self._changes.clear()
+        for job, sub in self._with_statistics:
+            write_statistics(self.state, job, sub)
+        self._with_statistics.clear()
         if self._pass_at != self._had_pass_at:
             self.state.set("pass_at", self._pass_at)
             self._had_pass_at = self._pass_at
@@ -308,6 +313,8 @@ class World:
         if st in ENDED:
             part.ended_at, part.is_over = at, 1
         part.delete_at = None
+        if st in ENDED and {"stats", "all_stats"} & self._job(part).options.keys():
+            self._with_statistics.append((part.job, part.sub))
         has_files = st in ENDED and self.site.mode == "plan" and json.loads(part.plan or "{}").get("touch")
         self._to(part, st, at, at + self.site.output_lag_s if has_files else None)
         self._ask_pass(at)
