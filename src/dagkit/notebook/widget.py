@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["is_available", "make"]
 
 _STATIC: Final = Path(__file__).parent / "static"
+#: A front end gets one module: what is made of several files is put together here.
+_PARTS: Final = ("drawing", "graph", "tables", "live")
 
 
 def is_available() -> bool:
@@ -70,7 +72,7 @@ def _widget_class() -> Any:
         `key` names the still picture that is hidden while a front end shows this.
         """
 
-        _esm = (_STATIC / "live.js").read_text(encoding="utf-8")
+        _esm = "\n".join([(_STATIC / f"{part}.js").read_text(encoding="utf-8") for part in _PARTS])
         _css = (_STATIC / "live.css").read_text(encoding="utf-8")
         scene = _dict()
         words = _dict()

@@ -1,41 +1,10 @@
 // The live view of a run. It draws what the kernel publishes and asks with messages; it decides nothing about the run.
 // Every text of a user becomes a text node, never markup.
 
-const SVG = "http://www.w3.org/2000/svg";
 const RESULT_STYLE = `body { font: 13px system-ui, sans-serif; background: #fff; color: #1f2933; }
   table { border-collapse: collapse; border: 0; font-size: 12px; } th, td { border: 0; padding: 3px 8px; text-align: right; }
   thead { border-bottom: 1px solid #d9dee4; } tbody tr:nth-child(odd) { background: #f7f9fb; }`;
-const WIDE_PX = 800, LEAST_SCALE = 0.72;
 const ROW_PX = 24, ROWS = 60, HERE_MS = 25_000, SILENT_MS = 4_000;
-
-function make(tag, attributes = {}, ...children) {
-  const isSvg = ["svg", "g", "path", "rect", "text", "title"].includes(tag);
-  const node = isSvg ? document.createElementNS(SVG, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) {
-    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (value === true) node.setAttribute(name, "");
-    else if (value !== false && value != null) node.setAttribute(name, value);
-  }
-  node.append(...children);
-  return node;
-}
-
-function text(node, words) {
-  if (node.textContent !== words) node.textContent = words;
-}
-
-function seconds(value) {
-  if (value == null || value < 0) return "–";
-  if (value > 0 && value < 0.095) return value < 0.001 ? "<1 ms" : `${(1000 * value).toFixed(0)} ms`;
-  if (value < 10) return `${value.toFixed(1)} s`;
-  if (value < 60) return `${value.toFixed(0)} s`;
-  const whole = Math.floor(value), minutes = Math.floor(whole / 60) % 60, hours = Math.floor(whole / 3600);
-  const two = (n) => String(n).padStart(2, "0");
-  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
-}
-
-const grouped = (n) => n.toLocaleString("en-US");
-const plural = (n, word) => `${grouped(n)} ${word}${n === 1 ? "" : "s"}`;
 
 // What was chosen in a view that is drawn anew (a front end does so when the still picture beside it changes).
 const kept = new Map();
@@ -118,11 +87,11 @@ class View {
     this.legend = make("div", { class: "dk-legend" }, ...this.chips.map((one) => one.chip));
     this.trouble = make("div", { class: "dk-trouble", role: "alert", hidden: true });
     this.problem = make("div", { class: "dk-problem", role: "alert", hidden: true });
-    this.graph = make("div", { class: "dk-graph" });
+    this.graph = new Graph(this.model.get("scene"), this.states, this.words, (key) => this.group(key));
     this.root = make("div", { class: "dagkit-view" }, this.head, this.bar, this.legend, this.trouble, this.problem,
-      make("div", { class: "dk-body" }, this.graph, this.buildSide()), this.buildAsk(), this.buildFoot());
+      make("div", { class: "dk-body" }, this.graph.node, this.buildSide()), this.buildAsk(), this.buildFoot());
     this.root.append(make("style", {}, `.dagkit-still-${this.model.get("key")} { display: none; }`));
-    this.buildGraph();
+    this.root.classList.toggle("dk-wide", this.graph.isWide);
     el.append(this.root);
   }
 
@@ -178,44 +147,6 @@ class View {
     return make("div", { class: "dk-foot" }, this.retry, this.rerun, this.cancel, this.note, this.fresh);
   }
 
-  buildGraph() {
-    const scene = this.model.get("scene");
-    const pad = 12, width = scene.width + 2 * pad, height = scene.height + 2 * pad;
-    // A wide graph is never drawn smaller than can be read: it takes the whole width, and what does not fit is scrolled to.
-    this.root.classList.toggle("dk-wide", width > WIDE_PX);
-    const svg = make("svg", { viewBox: `${-pad} ${-pad} ${width} ${height}`, width, height, style: `min-width:${Math.round(LEAST_SCALE * width)}px`, role: "group", "aria-label": `the graph of ${scene.name}` });
-    const lines = make("g", { fill: "none", stroke: "var(--dk-edge)", "stroke-width": 1.4 });
-    for (const path of scene.edges) lines.append(make("path", { d: path }));
-    svg.append(lines);
-    this.boxes = scene.boxes.map((box) => this.buildBox(box, svg));
-    this.graph.append(svg);
-    requestAnimationFrame(() => { this.graph.scrollLeft = (this.graph.scrollWidth - this.graph.clientWidth) / 2; });
-  }
-
-  buildBox(box, svg) {
-    const [x, y, width, height] = box.at;
-    const many = box.tasks > 1;
-    const group = make("g", { class: "dk-box", transform: `translate(${x},${y})`, tabindex: "0", role: "button", "aria-pressed": "false", "data-key": box.key,
-      onclick: () => this.group(box.key),
-      onkeydown: (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); this.group(box.key); } } });
-    const hint = make("title");
-    group.append(hint);
-    if (many) group.append(make("rect", { x: 4, y: 4, width, height, rx: 7, fill: "var(--dk-bg)", stroke: "var(--dk-line)" }));
-    const plate = make("rect", { class: "dk-plate", width, height, rx: 7, "stroke-dasharray": box.dashed ? "4 3" : null });
-    const title = make("text", { x: 12, y: 18 }), sub = make("text", { class: "dk-sub", x: 12, y: 32 });
-    group.append(make("rect", { class: "dk-ring", x: -4, y: -4, width: width + (many ? 12 : 8), height: height + (many ? 12 : 8), rx: 10 }), plate, title, sub);
-    box.more.forEach((line, i) => group.append(make("text", { class: "dk-sub", x: 12, y: 46 + 14 * i }, line)));
-    const bar = make("g", { transform: `translate(12,${height - 14})` });
-    const parts = many ? this.states.map((state) => {
-      const part = make("rect", { height: 6, width: 0, fill: `var(--dk-${state.value})` });
-      bar.append(part);
-      return part;
-    }) : [];
-    group.append(bar);
-    svg.append(group);
-    return { box, group, hint, plate, title, sub, parts, width: width - 24 };
-  }
-
   // --- listening
 
   listen() {
@@ -225,7 +156,7 @@ class View {
       this.stops = [...(this.stops ?? []), () => this.model.off(`change:${name}`, heard)];
     };
     on("head", this.drawHead);
-    on("groups", this.drawGroups);
+    on("groups", () => this.graph.draw(this.model.get("groups")));
     on("page", this.drawRows);
     on("task", this.taskCame);
     on("log", this.drawLog);
@@ -260,7 +191,7 @@ class View {
 
   all() {
     this.drawHead();
-    this.drawGroups();
+    this.graph.draw(this.model.get("groups"));
     this.drawRows();
     this.drawTask();
     this.drawLog();
@@ -327,39 +258,8 @@ class View {
     return age < 3 ? "just now" : age < 86_400 ? `${seconds(age)} ago` : `${Math.round(age / 86_400)} d ago`;
   }
 
-  drawGroups() {
-    this.model.get("groups").forEach(([counts, details], i) => this.boxes[i] && this.drawBox(this.boxes[i], counts, details));
-  }
-
-  drawBox(drawn, counts, details) {
-    const total = counts.reduce((sum, count) => sum + count, 0) || 1;
-    const loud = this.states[this.words.loudest.find((i) => counts[i]) ?? this.words.pending];
-    const { box } = drawn;
-    text(drawn.title, `${loud.glyph} ${box.title}`);
-    text(drawn.sub, [box.queue, details].filter(Boolean).join(" · "));
-    const words = counts.map((count, i) => count ? `${grouped(count)} ${this.states[i].words}` : "").filter(Boolean).join(", ");
-    text(drawn.hint, `${box.title}: ${words}`);
-    drawn.group.setAttribute("aria-label", `${box.title}: ${words}`);
-    drawn.group.setAttribute("data-state", loud.value);
-    drawn.plate.style.stroke = `var(--dk-${loud.value})`;
-    drawn.plate.style.strokeWidth = loud.value === "failed" || loud.value === "upstream_failed" ? 2 : 1.5;
-    if (loud.value === "skipped") drawn.plate.setAttribute("stroke-dasharray", "4 3");
-    let at = 0;
-    const shares = counts.map((count) => count ? Math.max(2, drawn.width * count / total) : 0);
-    const scale = drawn.width / (shares.reduce((sum, share) => sum + share, 0) || 1);
-    drawn.parts.forEach((part, i) => {
-      part.setAttribute("x", at.toFixed(1));
-      part.setAttribute("width", (shares[i] * scale).toFixed(1));
-      at += shares[i] * scale;
-    });
-  }
-
   drawChosen() {
-    for (const drawn of this.boxes) {
-      const on = drawn.box.key === this.query.group;
-      drawn.group.classList.toggle("dk-on", on);
-      drawn.group.setAttribute("aria-pressed", String(on));
-    }
+    this.graph.choose(this.query.group);
     const box = this.model.get("scene").boxes.find((one) => one.key === this.query.group);
     this.scope.hidden = !box;
     text(this.scope, box ? `${box.title} ✕` : "");
@@ -432,38 +332,18 @@ class View {
       ...[mine.advice ? `fix: ${mine.advice}` : mine.after].filter(Boolean).map((line) => make("div", { class: "dk-soft" }, line)));
   }
 
-  grid(titles, rows, isNumber, onclick) {
-    const row = (tag, cells, place) => make("tr", place == null ? {} : { onclick: () => onclick?.(place), class: onclick ? "dk-link" : null },
-      ...cells.map((cell, i) => make(tag, { class: isNumber[i] ? "dk-n" : null, title: String(cell) }, cell === "" ? "–" : String(cell))));
-    return make("table", { class: "dk-grid" }, make("thead", {}, row("th", titles)), make("tbody", {}, ...rows.map((cells, place) => row("td", cells, place))));
+  drawUsage() {
+    const usage = this.model.get("usage");
+    if (usage.rows) this.usageGroups.replaceChildren(...usageOfGroups(usage));
   }
 
   drawAttempts(task) {
-    const attempts = task.attempts ?? [];
-    this.usageTask.replaceChildren(...(attempts.length ? [make("div", { class: "dk-facts" }, make("b", {}, task.name), ` ${plural(attempts.length, "attempt")}`),
-      this.grid(["try", "ended", "time", "peak", "asked for", "where"], attempts, [1, 0, 1, 1, 0, 0], (place) => this.select(task.name, "log", Number(attempts[place][0])))] : []));
-  }
-
-  drawUsage() {
-    const usage = this.model.get("usage");
-    if (!usage.rows) return;
-    const cells = usage.rows.map(([title, measured, size, ...rest]) => [title, measured < size ? `${grouped(measured)} of ${grouped(size)}` : grouped(size), ...rest]);
-    const heads = ["group", "measured", "median", "longest", "peak", "asked for", "cores", "waited"];
-    this.usageGroups.replaceChildren(make("div", { class: "dk-facts" }, "What completed tasks took, by group: run.usage() has it all"),
-      cells.length ? this.grid(heads, cells, [0, 1, 1, 1, 1, 0, 1, 1]) : make("div", { class: "dk-none" }, "Nothing is measured yet."),
-      ...(usage.more ? [make("div", { class: "dk-none" }, `and ${plural(usage.more, "more group")}`)] : []));
+    this.usageTask.replaceChildren(...usageOfTask(task, (attempt) => this.select(task.name, "log", attempt)));
   }
 
   drawEvents() {
     const events = this.model.get("events");
-    if (!events.rows) return;
-    const glyphs = { running: "◐", pending: "·", ready: "↻" };
-    this.eventRows.replaceChildren(...events.rows.map(([at, state, subject, task, words]) => {
-      const when = new Date(1000 * at), glyph = glyphs[state] ?? this.byValue[state]?.glyph ?? "";
-      const red = state === "failed" || state === "upstream_failed";
-      return make("div", { class: `dk-event${red ? " dk-red" : ""}${task ? " dk-link" : ""}`, title: when.toLocaleString(), onclick: task ? () => this.select(task, state === "completed" ? null : "error") : () => {} },
-        make("span", { class: "dk-soft" }, when.toLocaleTimeString("en-GB")), make("span", { class: "dk-state" }, glyph), make("span", {}, subject ? make("b", {}, subject) : "", subject ? ` ${words}` : words));
-    }));
+    if (events.rows) this.eventRows.replaceChildren(...events.rows.map((row) => eventRow(row, this.byValue, (task, tab) => this.select(task, tab))));
   }
 
   drawLog() {
