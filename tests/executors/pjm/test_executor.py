@@ -9,6 +9,7 @@ import pytest
 
 from dagkit.engine.gate import GateOptions
 from dagkit.errors import LeaseLost
+from dagkit.executors.pjm.watch import Patience
 from dagkit.model.messages import TaskMessage
 from dagkit.model.states import FailureKind
 from dagkit.testing.pjm.driver import folder_of, success
@@ -462,3 +463,21 @@ def test_a_part_of_a_bulk_job_that_nobody_knows_is_lost_though_the_others_are_kn
 
     assert {name: one.kind for name, one in world.done.items()} == {"t0": FailureKind.LOST}
     assert [job.st for job in others] == ["QUE", "QUE"]
+
+
+def test_what_was_never_submitted_is_submitted_again_though_limits_are_asked_for_all_the_time(world: World) -> None:
+    """History and limits are asked for by turns: no two looks in a row were complete, and nothing was ever believed."""
+    world.limit(bulksubjob=5)
+    gate = GateOptions(safety_margin=0)
+    patience = Patience(submit_interval_s=0.0, refill_s=15.0)
+    world.make(default=replace(QUEUE, mode="bulk", gate=gate, group_size=5), patience=patience)
+    world.pjm.fault("submit-killed")
+    rest = tasks(9)
+    world.begin(rest)
+
+    for _ in range(10):
+        world.pass_s(60, rest, step_s=5)
+        world.complete_all()
+    world.pass_s(60, rest)
+
+    assert len(world.done) == 9

@@ -408,7 +408,7 @@ class PjmExecutor:
 
     def _reconcile(self, look: Look) -> None:
         """Submissions without an answer: PJM has them by their name, or certainly has not."""
-        if not look.is_complete or not self._jobs.unanswered:
+        if not look.is_whole or not self._jobs.unanswered:
             self._absent.clear()
         for submission in list(self._jobs.unanswered.values()):
             books = self._library.of(_run_of(submission))
