@@ -281,10 +281,11 @@ class View {
   }
 
   row(row, place) {
-    const [name, value, tries, , , peak, queue, message] = row, state = this.byValue[value] ?? { glyph: "", words: value };
+    const [name, value, tries, , started, peak, queue, message] = row, state = this.byValue[value] ?? { glyph: "", words: value };
     const red = value === "failed" || value === "upstream_failed";
+    const waits = value === "running" && started == null ? "handed to its queue, has not been seen to begin" : "";
     return make("div", { class: `dk-row${red ? " dk-red" : ""}${name === this.task ? " dk-on" : ""}`, style: `top:${place * ROW_PX}px`, role: "option",
-      "aria-selected": String(name === this.task), "data-task": name, title: [name, queue, message].filter(Boolean).join("\n"), onclick: () => this.select(name) },
+      "aria-selected": String(name === this.task), "data-task": name, title: [name, queue, waits, message].filter(Boolean).join("\n"), onclick: () => this.select(name) },
       make("span", {}, name), make("span", { class: "dk-state" }, `${state.glyph} ${state.words}`), make("span", { class: "dk-n" }, tries),
       make("span", { class: "dk-n dk-time" }, "–"), make("span", { class: "dk-n" }, peak || "–"));
   }
