@@ -9,7 +9,8 @@ import pytest
 
 import dagkit
 from dagkit import task, workflow
-from dagkit.errors import TaskFailed, UsageError
+from dagkit.config import load_settings
+from dagkit.errors import ConfigError, TaskFailed, UsageError
 from dagkit.model.states import RunStatus
 
 TARGET = """
@@ -22,6 +23,11 @@ max_runtime = "1h"
 
 [targets.here.queues.large]
 max_memory = "4G"
+
+[targets.here.queues.usual]
+default_memory = "2G"
+default_runtime = "10m"
+default_cores = 2
 """
 
 
@@ -62,6 +68,40 @@ def test_a_request_above_its_queue_is_refused_before_anything_runs(store: str) -
     node = fit.options(name="huge", memory="8G")()
     with pytest.raises(UsageError, match=r"huge asks for memory 8G, and queue small holds 1G\. Ask for less"):
         node.run(store=store, target="here", progress=False)
+
+
+def test_a_queue_says_what_its_tasks_ask_for_where_they_do_not(store: str) -> None:
+    @task(queue="usual", memory="200M", retries=1)
+    def own() -> None:
+        if dagkit.workflow_context().attempt == 1:
+            raise MemoryError
+
+    @task(queue="usual")
+    def plain() -> None: ...
+
+    @workflow
+    def both() -> Any:
+        return [own(), plain(), probe()]
+
+    run = both().run(store=store, target="here", progress=False)
+
+    assert run.task("plain").resources == {"memory": "2G", "runtime": "10m", "cores": 2}
+    assert run.task("own").resources == {"memory": "300M", "runtime": "10m", "cores": 2}
+    assert run.task("probe").resources == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('default_memory = "a lot"', "default_memory"),
+        ('default_memory = "8G"\nmax_memory = "4G"', r"default_memory = '8G' is more than max_memory"),
+    ],
+)
+def test_defaults_of_a_queue_that_cannot_be_meant_are_named(tmp_path: Path, line: str, words: str) -> None:
+    (tmp_path / "dagkit.toml").write_text(f"[targets.here]\ndefault = 'local'\n[targets.here.queues.q]\n{line}\n")
+
+    with pytest.raises(ConfigError, match=words):
+        load_settings(cwd=tmp_path).target("here")
 
 
 def test_upstream_tasks_may_decide_resources_and_queue(store: str) -> None:

@@ -29,7 +29,7 @@ class Arguments:
             return dict(task.kwargs.get("env") or {})
         positional = call.get("args", ())
         names = self._names_of(call) if positional else ()
-        given = {name: value for name, value in zip(names, positional, strict=False)}
+        given: dict[str, Any] = dict(zip(names, positional, strict=False))
         given.update({str(at): value for at, value in enumerate(positional) if at >= len(names)})
         return {**given, **call.get("kwargs", {})}
 

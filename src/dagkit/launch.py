@@ -61,6 +61,7 @@ def start(
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
     spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
     target = target or settings.default_target
+    spec = with_defaults(spec, settings.target(target).defaults)
     check_limits(spec, settings.target(target).limits)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
     _put_payloads(opened, payloads)
@@ -73,6 +74,21 @@ def start(
     if wait:
         run.wait(timeout, progress=progress)
     return run
+
+
+def with_defaults(spec: WorkflowSpec, defaults: Mapping[str, Mapping[str, Any]]) -> WorkflowSpec:
+    """The workflow in which tasks ask for what their queue says, where they do not say themselves."""
+    if not defaults:
+        return spec
+    tasks = []
+    for task in spec.tasks:
+        asked = task.resources or {}
+        missing = {key: value for key, value in defaults.get(spec.queue_of(task), {}).items() if key not in asked}
+        is_decided_here = not isinstance(asked.get("queue"), Mapping)  # else an upstream task names the queue
+        tasks.append(
+            task.model_copy(update={"resources": {**missing, **asked}}) if missing and is_decided_here else task
+        )
+    return spec.model_copy(update={"tasks": tuple(tasks)})
 
 
 def check_limits(spec: WorkflowSpec, limits: Mapping[str, QueueLimits]) -> None:

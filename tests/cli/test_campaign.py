@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import yaml
+
+from dagkit.testing import FakeSlurm
 
 SWEEP = """\
 name: sweep
@@ -157,3 +161,23 @@ def test_tasks_verbose_says_what_each_asks_for(project) -> None:
     assert "memory 40G, cores 2" in said
     assert "Asks for" not in project.call("tasks", run).stdout
     assert "Asks for" not in project.call("tasks", project.submit(), "-v").stdout
+
+
+def test_plan_shows_the_arrays_that_slurm_would_be_given(
+    project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", FakeSlurm(tmp_path / "slurm").environment["PATH"])
+    project.write("dagkit.toml", '[targets.hpc]\ndefault = { executor = "slurm", partition = "night", pack = 2 }\n')
+    tasks = [
+        {"name": f"fit-{n}", "template": "fit", "kwargs": {"cmd": "echo secret"}, "resources": {"memory": "1500M"}}
+        for n in range(5)
+    ]
+    project.write("sweep.yaml", yaml.safe_dump({"name": "w", "tasks": tasks}))
+
+    said = project.call("plan", "sweep.yaml", "--target", "hpc", "--scripts").stdout
+
+    assert "# fit on queue default\nsbatch SPOOL/fit.0123456789/script.sh\n" in said
+    assert "#SBATCH --array=0-2" in said
+    assert "#SBATCH --mem=1500M" in said
+    assert "#SBATCH --partition=night" in said
+    assert "secret" not in said

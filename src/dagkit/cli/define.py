@@ -86,7 +86,7 @@ def _say_check(check: dict[str, Any]) -> None:
 @click.argument("source", metavar="FILE|MODULE:NAME")
 @click.option("-p", "--param", "params", multiple=True, metavar="NAME=VALUE", help="Argument of a workflow function.")
 @click.option("--target", metavar="TARGET", help="Where it would run. Default: the configured target.")
-@click.option("--scripts", is_flag=True, help="Print the commands and job scripts that PJM would be given.")
+@click.option("--scripts", is_flag=True, help="Print the commands and job scripts that PJM or Slurm would be given.")
 @json_option
 def plan(
     session: Session, source: str, params: Sequence[str], target: str | None, scripts: bool, as_json: bool
@@ -111,7 +111,7 @@ def _say_scripts(spec: WorkflowSpec, target: str, session: Session) -> None:
     for title, text in found:
         click.echo(f"{plain(title)}\n{text}")
     if not found:
-        say(f"no queue of target {target} is served by PJM")
+        say(f"no queue of target {target} is served by PJM or Slurm")
 
 
 @command("export")

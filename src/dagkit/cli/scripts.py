@@ -1,4 +1,4 @@
-"""The exact commands and scripts that PJM would be given for the jobs of a workflow or a campaign."""
+"""The exact commands and scripts that a scheduler would be given for the jobs of a workflow or a campaign."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ __all__ = ["scripts_of_campaign", "scripts_of_workflow"]
 
 
 def scripts_of_workflow(spec: WorkflowSpec, target: str, settings: Settings) -> Iterator[tuple[str, str]]:
-    """A title and a text for each template on each queue that PJM serves."""
+    """A title and a text for each template on each queue that PJM or Slurm serves."""
     from dagkit.model.messages import TaskMessage
 
     chosen = settings.targets.get(target)
     if chosen is None:
         raise UsageError(f"no target {target!r}; there are {', '.join(sorted(settings.targets))}")
-    seen = set()
+    alike: dict[tuple[str, str, str], list[TaskMessage]] = {}
     for task in spec.tasks:
         queue = task.queue or spec.default_queue
-        choice = chosen.choice(queue)
         resources = task.resources if isinstance(task.resources, dict) else None
-        key = (task.template or task.name, queue, repr(resources))
-        if choice.kind != "pjm" or key in seen:
-            continue
-        seen.add(key)
         message = TaskMessage("run", task.name, 1, 0, queue, {}, template=task.template or "", resources=resources)
-        yield f"# {key[0]} on queue {queue}", _text(message, queue, dict(choice.settings))
+        message.timeout_s = task.timeout_s or spec.default_task_timeout_s
+        alike.setdefault((task.template or task.name, queue, repr(resources)), []).append(message)
+    for (template, queue, _), messages in alike.items():
+        choice = chosen.choice(queue)
+        if choice.kind == "pjm":
+            yield f"# {template} on queue {queue}", _text(messages[0], queue, dict(choice.settings))
+        elif choice.kind == "slurm":
+            yield f"# {template} on queue {queue}", _sbatch_text(messages, dict(choice.settings))
 
 
 def scripts_of_campaign(path: Path, settings: Settings) -> Iterator[tuple[str, str]]:
@@ -73,3 +75,17 @@ def _text(message: TaskMessage, queue: str, table: dict[str, Any]) -> str:
     return (
         f"{shlex.join(['pjsub', *arguments, str(folder / 'job.sh')])}\n\n{script_of(request, folder, is_bulk=is_bulk)}"
     )
+
+
+def _sbatch_text(messages: list[TaskMessage], table: dict[str, Any]) -> str:
+    """The array of all of them, as if they were ready together."""
+    from dagkit.config.slurm import slurm_queue
+    from dagkit.executors.slurm.request import request_of
+    from dagkit.executors.slurm.script import job_name, script_of
+
+    request = request_of(messages[0], slurm_queue(table))
+    name, count = job_name(request.template, "0123456789"), -(-len(messages) // request.pack)
+    folder = Path("SPOOL") / name
+    index = "SLURM_ARRAY_TASK_ID" if count > 1 else "0"
+    script = script_of(request, name, folder, count, ["-m", "dagkit.executors.job", str(folder), index])
+    return f"{shlex.join(['sbatch', str(folder / 'script.sh')])}\n\n{script}"

@@ -12,9 +12,10 @@ from dagkit.settings import Option, parse_duration
 
 if TYPE_CHECKING:
     from dagkit.executors.base import Executor
+    from dagkit.executors.slurm.request import SlurmQueue
     from dagkit.stores.base import Store
 
-__all__ = ["SLURM_OPTIONS", "make_slurm", "shared_by"]
+__all__ = ["SLURM_OPTIONS", "make_slurm", "shared_by", "slurm_queue"]
 
 #: Settings of the executor rather than of one queue.
 _WIDE: Final = frozenset(
@@ -102,11 +103,17 @@ def shared_by(settings: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], .
     return tuple((name, value) for name, value in settings if name in _WIDE)
 
 
+def slurm_queue(table: Mapping[str, Any]) -> SlurmQueue:
+    """What one queue is on the cluster, from its settings."""
+    from dagkit.executors.slurm.request import SlurmQueue
+
+    return SlurmQueue(**{name: value for name, value in table.items() if name not in _WIDE})
+
+
 def make_slurm(store: Store, queues: Mapping[str, Mapping[str, Any]], default: Mapping[str, Any] | None) -> Executor:
     """The executor for these queues. `ConfigError` where Slurm cannot be reached, `MissingExtra` without submitit."""
     from dagkit.executors.slurm.commands import Commands
     from dagkit.executors.slurm.executor import SlurmExecutor
-    from dagkit.executors.slurm.request import SlurmQueue
     from dagkit.executors.slurm.script import check_installed
     from dagkit.executors.slurm.watch import Patience
 
@@ -117,15 +124,11 @@ def make_slurm(store: Store, queues: Mapping[str, Mapping[str, Any]], default: M
     wide = {name: value for name, value in tables[0].items() if name in _WIDE}
     folder, ledgers = wide.pop("folder", None), wide.pop("ledgers", None)
     command_timeout_s = wide.pop("command_timeout_s", 30.0)
-
-    def queue(table: Mapping[str, Any]) -> SlurmQueue:
-        return SlurmQueue(**{name: value for name, value in table.items() if name not in _WIDE})
-
     return SlurmExecutor(
         store,
         folder=Path(folder).expanduser() if folder else _folder_for(store),
-        queues={name: queue(table) for name, table in queues.items()},
-        default=queue(default or {}),
+        queues={name: slurm_queue(table) for name, table in queues.items()},
+        default=slurm_queue(default or {}),
         ledgers=Path(ledgers).expanduser() if ledgers else None,
         patience=Patience(**wide),
         commands=Commands(command_timeout_s),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dagkit.config.files import check_keys
 from dagkit.config.pjm import PJM_OPTIONS, PJM_SETTINGS, make_pjm
 from dagkit.config.slurm import SLURM_OPTIONS, make_slurm, shared_by
-from dagkit.engine.scaling import QueueLimits
+from dagkit.engine.scaling import QueueLimits, over_limit
 from dagkit.errors import ConfigError
 from dagkit.model.resources import ResourceRequest, resource_faults
 from dagkit.settings import CoordinatorSettings, GeneralSettings, Option, WorkerSettings, options_of
@@ -54,12 +54,14 @@ class Target:
         default: For queues that are not named.
         queues: For those that are.
         limits: The most that one task may ask of a queue.
+        defaults: What a task of a queue asks for where it does not say.
     """
 
     name: str
     default: ExecutorChoice
     queues: Mapping[str, ExecutorChoice] = field(default_factory=dict)
     limits: Mapping[str, QueueLimits] = field(default_factory=dict)
+    defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def choice(self, queue: str) -> ExecutorChoice:
         return self.queues.get(queue, self.default)
@@ -142,27 +144,40 @@ def _read_target(name: str, table: Any, where: str, general: GeneralSettings) ->
     queues = table.get("queues", {})
     if not isinstance(queues, Mapping):
         raise ConfigError(f"{where}: queues is not a table of queue names")
-    chosen, limits = {}, {}
+    chosen, limits, defaults = {}, {}, {}
     for queue, value in queues.items():
         place = f"{where} queues.{queue}"
         own = dict(value) if isinstance(value, Mapping) else value
         if isinstance(own, dict):
-            limits[queue] = _read_limits(own, place)
-            if limits[queue] != QueueLimits():
+            limits[queue], asked = _read_limits(own, place), _read_requests(own, "default_", place)
+            if asked:
+                defaults[queue] = _within(asked, limits[queue], place)
+            if asked or limits[queue] != QueueLimits():
                 own.setdefault("executor", default.kind)
         chosen[queue] = _read_choice(own, shared, place, general)
-    return Target(name, default, chosen, limits)
+    return Target(name, default, chosen, limits, defaults)
 
 
 def _read_limits(table: dict[str, Any], where: str) -> QueueLimits:
     """Takes the limits of a queue out of its table."""
-    found = {key: table.pop(key) for key in ("max_memory", "max_runtime", "max_cores") if key in table}
-    names = {"max_memory": "memory", "max_runtime": "runtime", "max_cores": "cores"}
-    faults = resource_faults({names[key]: value for key, value in found.items()}, refs_allowed=False)
-    if faults:
-        raise ConfigError(f"{where}: " + "; ".join(fault.replace("resources.", "max_") for _, fault in faults))
-    request = ResourceRequest.of({names[key]: value for key, value in found.items()})
+    request = ResourceRequest.of(_read_requests(table, "max_", where))
     return QueueLimits(request.memory_bytes, request.runtime_s, request.cores)
+
+
+def _read_requests(table: dict[str, Any], prefix: str, where: str) -> dict[str, Any]:
+    """Takes memory, runtime and cores, whose names begin with `prefix`, out of the table of a queue."""
+    found = {key: table.pop(prefix + key) for key in ("memory", "runtime", "cores") if prefix + key in table}
+    faults = resource_faults(found, refs_allowed=False)
+    if faults:
+        raise ConfigError(f"{where}: " + "; ".join(fault.replace("resources.", prefix) for _, fault in faults))
+    return found
+
+
+def _within(asked: dict[str, Any], limits: QueueLimits, where: str) -> dict[str, Any]:
+    over = over_limit(asked, limits)
+    if over is not None:
+        raise ConfigError(f"{where}: default_{over[0]} = {asked[over[0]]!r} is more than max_{over[0]}")
+    return asked
 
 
 def _read_choice(value: Any, shared: Mapping[str, Any], where: str, general: GeneralSettings) -> ExecutorChoice:
