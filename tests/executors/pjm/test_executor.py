@@ -466,16 +466,17 @@ def test_a_part_of_a_bulk_job_that_nobody_knows_is_lost_though_the_others_are_kn
 
 
 def test_what_was_never_submitted_is_submitted_again_though_limits_are_asked_for_all_the_time(world: World) -> None:
-    """History and limits are asked for by turns: no two looks in a row were complete, and nothing was ever believed."""
+    """History and limits are asked for by turns, and the turn was never that of the history: a campaign stood still."""
     world.limit(bulksubjob=5)
     gate = GateOptions(safety_margin=0)
     patience = Patience(submit_interval_s=0.0, refill_s=15.0)
-    world.make(default=replace(QUEUE, mode="bulk", gate=gate, group_size=5), patience=patience)
-    world.pjm.fault("submit-killed")
+    world.make(default=replace(QUEUE, mode="bulk", gate=gate, group_size=3), patience=patience)
+    world.pjm.fault("stat-fails", times=2)
+    world.pjm.fault("submit-killed", times=2)
     rest = tasks(9)
     world.begin(rest)
 
-    for _ in range(10):
+    for _ in range(20):
         world.pass_s(60, rest, step_s=5)
         world.complete_all()
     world.pass_s(60, rest)

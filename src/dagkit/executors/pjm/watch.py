@@ -122,7 +122,8 @@ class Watch:
             return
         if history and limits and is_due:  # two commands at most: by turns
             history, limits = not self._had_history, self._had_history
-        self._had_history = history
+        if is_due:
+            self._had_history = history
         self._pending = self._pool.submit(self._look, is_due, history and is_due, limits)
         self._pending.add_done_callback(lambda _: self._wake())
 
