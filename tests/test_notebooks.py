@@ -19,12 +19,22 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 LIMIT_S = 180
-ON_AZURITE = ("07-azure-on-azurite",)
+#: What they run on: the fixture of a service, and the tests that share it.
+SERVICES = {"05-slurm": ("slurm_cluster", "slurm"), "07-azure-on-azurite": ("azurite", "azurite")}
 #: What each shows that has to be seen in it.
 SAID = {
     "02-parameter-sweep": ["'forecast': 'completed'", "'give_up': 'skipped'", "13 cached"],
     "03-train-compare-deploy": ["deploy/model.npy", "not enough to change anything"],
     "04-yaml-for-colleagues": ["OK", "(6 tasks)", "✓ completed", "'weeks': 522", "True"],
+    "05-slurm": [
+        "#SBATCH --array=0-3",
+        "in partition minute has 5",
+        "failed for memory",
+        "asked for memory 600M, runtime 1m and is completed",
+        "[0, 1, 4, 9, 16, 25, 36, 49]",
+        "{'once '}",
+        "queue: ",
+    ],
     "06-fugaku-campaign": [
         "ran: 19 parts; names used twice: 0",
         "'field': 0.9",
@@ -43,7 +53,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def each() -> list[Any]:
-    marks = {stem: [pytest.mark.xdist_group("azurite")] for stem in ON_AZURITE}
+    marks = {stem: [pytest.mark.xdist_group(group)] for stem, (_, group) in SERVICES.items()}
     return [pytest.param(file, id=file.stem, marks=marks.get(file.stem, [])) for file in NOTEBOOKS]
 
 
@@ -51,12 +61,17 @@ def each() -> list[Any]:
 def execute(tmp_path, request):
     """Executes a notebook."""
 
+    def surroundings(stem: str) -> dict[str, str]:
+        if stem not in SERVICES:
+            return {}
+        service = request.getfixturevalue(SERVICES[stem][0])
+        return dict(service.development if stem == "07-azure-on-azurite" else service.environment)
+
     def run(file: Path) -> Any:
         notebook, folder = nbformat.read(file, as_version=4), tmp_path / "notebooks"
         shutil.copytree(ROOT / "examples" / "data", tmp_path / "examples" / "data")  # where notebooks find it
         folder.mkdir()
-        services = request.getfixturevalue("azurite").development if file.stem in ON_AZURITE else {}
-        execute_in(folder, notebook, services)
+        execute_in(folder, notebook, surroundings(file.stem))
         if request.config.getoption("--save-shown"):
             save(notebook, file, folder)
         return notebook
