@@ -261,6 +261,12 @@ class Ledger:
             if member.key in wanted
         }
 
+    def known(self, names: Iterable[str]) -> set[str]:
+        """Which of these names were ever written down here, and not forgotten."""
+        wanted = set(names)
+        with self._database.reading("reading the ledger") as connection:
+            return {name for (name,) in connection.execute("SELECT name FROM submissions") if name in wanted}
+
     def was_put_off(self, key: AttemptKey) -> bool:
         """Whether every submission of this attempt was refused: it has certainly never run, and waits to be tried."""
         with self._database.reading("reading the ledger") as connection:

@@ -87,6 +87,20 @@ class JobFolder:
             raise CorruptState(f"{self.manifest}: holds no job {job} that this version can read") from error
         return head["store"], [TaskMessage.from_text(text, queue=queue) for queue, text in entry], head["options"]
 
+    def read_all(self) -> list[list[TaskMessage]]:
+        """The tasks of every job, in order. `BackendError` or `CorruptState` if it cannot be read."""
+        try:
+            with self.manifest.open("rb") as file:
+                head = json.loads(file.readline())
+                entries = [json.loads(line) for line in file]
+            if len(entries) != len(head["offsets"]):
+                raise ValueError
+        except OSError as error:
+            raise BackendError(f"{self.manifest}: cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptState(f"{self.manifest}: is not one that this version can read") from error
+        return [[TaskMessage.from_text(text, queue=queue) for queue, text in entry] for entry in entries]
+
     def finish(self, job: int, place: int, completion: Completion) -> None:
         """Leave a completion; one that is there already stays, so that a job that ran twice reports once."""
         path = self._done / f"{self.path.name}.{job}.{place}"
@@ -124,6 +138,15 @@ class Spool:
         if not _NAME.fullmatch(submission):
             raise ValueError(f"{submission!r} is no name of a submission")
         return JobFolder(self.root / "jobs" / submission)
+
+    def submissions(self) -> list[str]:
+        """Names of the submissions that have a folder, whoever made them."""
+        try:
+            return [entry.name for entry in os.scandir(self.root / "jobs") if _NAME.fullmatch(entry.name)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise BackendError(f"{self.root / 'jobs'}: cannot be listed: {error.strerror}") from error
 
     def arrivals(self) -> list[Arrival]:
         """Completions that have been left and that were not returned before. `BackendError` if it cannot be looked.

@@ -593,6 +593,69 @@ def test_reported_and_not_saved_is_reported_again(fake: FakeSlurm, make: Make) -
     assert done["t1"].kind is FailureKind.NODE
 
 
+def test_another_login_node_adopts_what_the_shared_file_system_tells(
+    fake: FakeSlurm, make: Make, store: Store, tmp_path: Path
+) -> None:
+    start(store, {"t0": "completed", "t1": "running", "t2": "running"})
+    before = make(ledgers=tmp_path / "login1", default=SlurmQueue(pack=2))
+    before.submit(tasks(4))  # that t3 was submitted was not saved
+    before.close()
+    fake.complete(fake.jobs()[0])  # t0 and t1, while nobody looked
+
+    after = make(ledgers=tmp_path / "login2", default=SlurmQueue(pack=2))
+    assert after.recover(tasks(3)[1:]) == []
+    assert after.submit(tasks(4)[3:]) == 1
+    fake.run_all(fake.complete)
+    done = ends(after, 3)
+
+    assert set(done) == {"t1", "t2", "t3"}
+    assert all(one.success for one in done.values())
+    assert len(fake.jobs()) == 2
+    after.poll(0.1)
+    assert left_in(tmp_path / "spools") == []
+
+
+def test_another_login_node_cancels_what_it_has_adopted(
+    fake: FakeSlurm, make: Make, store: Store, tmp_path: Path
+) -> None:
+    start(store, {"t0": "running"})
+    before = make(ledgers=tmp_path / "login1")
+    before.submit(tasks(1))
+    before.close()
+
+    after = make(ledgers=tmp_path / "login2")
+    after.recover(tasks(1))
+    after.cancel([tasks(1)[0].key], FailureKind.CANCELLED)
+
+    assert ends(after, 1)["t0"].kind is FailureKind.CANCELLED
+    assert not fake.jobs(active=True)
+
+
+def test_what_was_not_handed_over_on_another_login_node_is_submitted_here(
+    fake: FakeSlurm, make: Make, store: Store, tmp_path: Path
+) -> None:
+    start(store, {"t0": "running", "t1": "running"})
+    fake.fault("sbatch", "times out, not accepted")
+    before = make(ledgers=tmp_path / "login1")
+    before.submit(tasks(2))
+    before.close()
+
+    after = make(ledgers=tmp_path / "login2")
+    assert after.recover(tasks(2)) == []
+    poll_until(after, lambda: len(fake.jobs()) == 2)
+    fake.run_all(fake.complete)
+
+    assert all(done.success for done in ends(after, 2).values())
+
+
+def start(store: Store, states: dict[str, str]) -> None:
+    """A run of the store, the tasks of which are in these states with their first attempts."""
+    spec = WorkflowSpec(name="w", tasks=[TaskSpec(name=f"t{n}", kwargs={"cmd": "true"}) for n in range(4)])
+    document = WorkflowState.create(spec, "wf1", 0.0).document()
+    document["tasks"].update({name: {"state": state, "attempt_no": 1} for name, state in states.items()})
+    store.create("wf1", spec.definition("wf1", NOW), document)
+
+
 def test_jobs_of_a_run_that_was_cancelled_meanwhile_are_cancelled(fake: FakeSlurm, make: Make, store: Store) -> None:
     spec = WorkflowSpec(name="w", tasks=[TaskSpec(name="t0", kwargs={"cmd": "true"})])
     store.create("wf1", spec.definition("wf1", NOW), WorkflowState.create(spec, "wf1", 0.0).document())

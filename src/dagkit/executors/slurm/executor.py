@@ -16,6 +16,7 @@ from typing import Final
 from dagkit.errors import BackendError, ConfigError, UsageError
 from dagkit.executors.books import Books, Library
 from dagkit.executors.reports import failure, stop_text
+from dagkit.executors.slurm.adoption import adopt
 from dagkit.executors.slurm.commands import Commands
 from dagkit.executors.slurm.elements import Elements
 from dagkit.executors.slurm.outbox import Outbox
@@ -294,11 +295,11 @@ class SlurmExecutor:
     # --- after a restart
 
     def recover(self, running: Sequence[TaskMessage]) -> list[Completion]:
-        """Adopt what the ledgers say Slurm has; what none of them knows was never submitted, and is lost."""
+        """Adopt what the ledgers and the spools say Slurm has; what none of them knows was never submitted: it is lost."""
         lost = []
         for message in running:
             if not self._is_carried(message):
-                text = "no Slurm job is known for this attempt; its ledger may be on another machine"
+                text = "no Slurm job is known for this attempt, neither by the ledger nor by the spool"
                 lost.append(failure(message, text, FailureKind.LOST))
         self._watch.hasten()
         return lost
@@ -309,6 +310,7 @@ class SlurmExecutor:
         if books is not None:
             return books
         books = self._library.of(workflow_id)
+        adopt(books, self._store, workflow_id)
         books.ledger.forget(_KEEP_S)
         for submission in books.ledger.open():
             pack = int(submission.detail.get("pack", 1))
