@@ -262,7 +262,7 @@ BENCHES = {"map": bench_map, "chain": bench_chain, "submit": bench_submit, "save
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("benches", nargs="*", choices=[*BENCHES, []], default=list(BENCHES))
+    parser.add_argument("benches", nargs="*", choices=[*BENCHES, []], default=[])
     parser.add_argument("--repeat", type=int, default=3)
     chosen = parser.parse_args()
     with azurite():
