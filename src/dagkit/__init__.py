@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dagkit import errors
     from dagkit.errors import DagkitError, TaskFailed
-    from dagkit.launch import attach, runs
+    from dagkit.launch import attach, runs, submit_many
     from dagkit.model.spec import TaskSpec, WorkflowSpec
     from dagkit.run import Run
     from dagkit.runtime.context import (
@@ -54,6 +54,7 @@ __all__ = [
     "runs",
     "set_output",
     "shell",
+    "submit_many",
     "task",
     "workflow",
     "workflow_context",
@@ -62,7 +63,7 @@ __all__ = [
 _HOMES = {
     "dagkit.errors": ("DagkitError", "TaskFailed"),
     "dagkit.model.spec": ("TaskSpec", "WorkflowSpec"),
-    "dagkit.launch": ("attach", "runs"),
+    "dagkit.launch": ("attach", "runs", "submit_many"),
     "dagkit.run": ("Run",),
     "dagkit.runtime.context": (
         "get_real_upstream_tasks",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from dagkit import tables
 from dagkit.config import Settings, load_settings
@@ -25,8 +26,12 @@ from dagkit.resume import carried_over, keep_cached
 from dagkit.run import Run
 from dagkit.stores.base import Store, StoredRun
 
-__all__ = ["attach", "runs", "start", "submit"]
+if TYPE_CHECKING:
+    from dagkit.workflow import Flow
 
+__all__ = ["attach", "runs", "start", "submit", "submit_many"]
+
+_SUBMITTED_AT_A_TIME: Final = 8
 _STOP_S: Final = 60.0
 
 
@@ -151,14 +156,57 @@ def submit(
         max_fan_in: Cut dependencies of tasks with more than this many into batches (facts: jobq 14).
     """
     settings, opened = _open(store)
-    if max_fan_in is not None:
-        spec = fan_in.split(spec, max_fan_in)
     _put_payloads(opened, payloads)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
-    state = WorkflowState.create(spec, workflow_id, opened.now())
-    keep_cached(state, opened, opened.now())
-    opened.create(workflow_id, _definition(spec, workflow_id, None), state.document())
-    return Run(opened, workflow_id, settings, flow=flow, spec=spec)
+    return _submitted(opened, settings, spec, workflow_id, max_fan_in, flow)
+
+
+def submit_many(
+    flows: Iterable[Flow | WorkflowSpec],
+    *,
+    store: Store | str | Path | None = None,
+    ids: Iterable[str] | None = None,
+    max_fan_in: int | None = None,
+) -> list[Run]:
+    """Store many workflows for the coordinator of the store to run, some at a time; their handles in the same order.
+
+    Code and data that they share are stored once. All of them are checked before the first is stored.
+
+    Args:
+        flows: Traced workflows, or definitions.
+        store: As in `Flow.submit`.
+        ids: One for each flow; random ones by default.
+        max_fan_in: As in `Flow.submit`.
+
+    Raises `UsageError` if ids are missing or named twice. If storing one fails (`WorkflowExists`, `BackendError`), its
+    error is raised once the others have been tried: those stay, and `dagkit.runs()` lists them.
+    """
+    wanted = list(flows)
+    names = [new_workflow_id() for _ in wanted] if ids is None else [check_workflow_id(one) for one in ids]
+    if len(names) != len(wanted) or len(set(names)) != len(names):
+        raise UsageError(f"{len(wanted)} flows need as many ids, each another; there are {len(set(names))}")
+    specs = [(one, None) if isinstance(one, WorkflowSpec) else (one.spec, one) for one in wanted]
+    settings, opened = _open(store)
+    _put_payloads(opened, {digest: data for _, flow in specs if flow for digest, data in flow.payloads.items()})
+
+    def store_one(place: int) -> Run:
+        spec, flow = specs[place]
+        return _submitted(opened, settings, spec, names[place], max_fan_in, flow)
+
+    with ThreadPoolExecutor(_SUBMITTED_AT_A_TIME, "dagkit-submit") as pool:
+        futures = [pool.submit(store_one, place) for place in range(len(specs))]
+    return [future.result() for future in futures]
+
+
+def _submitted(
+    store: Store, settings: Settings, spec: WorkflowSpec, workflow_id: str, max_fan_in: int | None, flow: Any
+) -> Run:
+    if max_fan_in is not None:
+        spec = fan_in.split(spec, max_fan_in)
+    state = WorkflowState.create(spec, workflow_id, store.now())
+    keep_cached(state, store, store.now())
+    store.create(workflow_id, _definition(spec, workflow_id, None), state.document())
+    return Run(store, workflow_id, settings, flow=flow, spec=spec)
 
 
 def attach(id: str, store: Store | str | Path | None = None, *, drive: bool = True) -> Run:  # noqa: A002 - the word users know
