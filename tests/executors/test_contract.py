@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -178,6 +179,36 @@ def test_usage_is_measured(place: Place) -> None:
     assert usage["cpu_s"] >= 0.05
     assert usage["peak_rss_bytes"] > 5 << 20
     assert usage["host"]
+
+
+def test_the_numbers_of_usage_are_those_of_the_task(place: Place) -> None:
+    wants = {"resources": {"memory": "700M"}}
+    messages = [
+        message("holds", call("hold_memory", 300, 0.3), **wants),
+        message("exits", {"cmd": "exit 3"}, **wants),
+        message("killed", {"cmd": "kill -9 $$"}, **wants),
+    ]
+
+    used = {name: done.usage or {} for name, done in run_all(place.make(), messages).items()}
+
+    assert 300 <= used["holds"]["peak_rss_bytes"] / 2**20 < 420
+    assert 0.3 <= used["holds"]["wall_s"] < 5
+    assert used["exits"]["exit_code"] == 3
+    assert used["killed"]["signal"] == "SIGKILL"
+    assert {one["host"] for one in used.values()} == {socket.gethostname()}
+
+
+@pytest.mark.not_for("pjm")  # the simulated one ends no job for its memory
+def test_an_attempt_that_holds_more_than_it_asked_for_fails_for_memory(place: Place) -> None:
+    messages = [
+        message("greedy", call("hold_memory", 400, 60.0), resources={"memory": "200M"}),
+        message("modest", call("hold_memory", 20, 0.1), resources={"memory": "500M"}),
+    ]
+
+    done = run_all(place.make(), messages)
+
+    assert done["greedy"].kind is FailureKind.MEMORY
+    assert done["modest"].success
 
 
 def test_a_worker_that_dies_costs_one_attempt(place: Place, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from dagkit.executors.spool import JobFolder, Spool
 from dagkit.model.messages import Completion, TaskMessage
 from dagkit.model.states import FailureKind
+from dagkit.model.trace_ids import traceparent
 from dagkit.stores.base import Store
 from executors.driving import call, message, wait_until
 
@@ -96,6 +97,16 @@ def test_tasks_of_a_pack_that_are_not_wanted_any_more_end_and_the_others_run(
     assert code == 0
     assert list(left(spool)) == ["stays"]
     assert not (tmp_path / "waits").exists()
+
+
+def test_the_span_of_an_attempt_is_told_though_the_scheduler_hides_the_environment(
+    spool: Spool, store: Store, tmp_path: Path
+) -> None:
+    messages = [message("a", {"cmd": f"echo $TRACEPARENT > {tmp_path}/told"})]
+
+    ended(start(spool, store, messages, {"traced": True}, DAGKIT_TRACING=""))
+
+    assert (tmp_path / "told").read_text().strip() == traceparent("wf1", "a", 0, 1)
 
 
 def test_a_stopped_job_leaves_the_verdict_to_its_scheduler(spool: Spool, store: Store, tmp_path: Path) -> None:

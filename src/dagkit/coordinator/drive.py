@@ -106,7 +106,7 @@ class Drive:
             spec = spec.model_copy(update={"default_task_timeout_s": max(1, round(running_timeout_s))})
         state = _state(store, spec, stored.state, starts, limits)
         drive = cls(workflow_id, state, stored.etag, lease, starts, limits, store.get_output)
-        drive.began_at = datetime.fromisoformat(stored.definition["created_at"]).timestamp()
+        drive.began_at = _created_at(stored.definition)
         return drive
 
     def queue_of(self, task: str) -> str:
@@ -362,3 +362,11 @@ def _cache_identities(spec: WorkflowSpec) -> dict[str, str]:
         return {}
     pairs = zip(spec.tasks, identities(spec), strict=True)
     return {task.name: identity for task, identity in pairs if identity is not None and is_cached(task)}
+
+
+def _created_at(definition: Mapping[str, Any]) -> float:
+    """Seconds since the epoch; 0 where nobody has written it down, as ai4s-jobq does not."""
+    try:
+        return datetime.fromisoformat(definition.get("created_at") or "").timestamp()
+    except (ValueError, TypeError):
+        return 0.0

@@ -7,7 +7,8 @@ job could not do its work, and why on stderr; 143 when it was told to stop and l
 when another rank than the first failed.
 
 Options of the manifest: `path` (folders to import from), `kill_timeout_s`, `on_stop` (`leave`: no completion for what
-was stopped), `srun` (this process is one of several ranks, and the first of them reports).
+was stopped), `srun` (this process is one of several ranks, and the first of them reports), `traced` (tasks are told the span of their
+attempt, whatever the scheduler passes on of the environment). What a task may hold is left to the scheduler.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from dagkit.executors.local import LocalExecutor
 from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import AttemptKey, Completion, TaskMessage
 from dagkit.model.states import FailureKind
+from dagkit.runtime.environment import TRACING
 from dagkit.stores import open_store
 
 __all__ = ["main", "run_job"]
@@ -48,7 +50,9 @@ def run_job(folder: JobFolder, job: int) -> int:
     sys.path.extend(place for place in options.get("path", ()) if place not in sys.path)
     rank = int(os.environ.get("SLURM_PROCID", 0)) if options.get("srun") else 0
     places = {message.key: place for place, message in enumerate(messages) if not folder.is_finished(job, place)}
-    waiting = [message for message in messages if message.key in places]
+    waiting = [dataclasses.replace(message, resources=None) for message in messages if message.key in places]
+    if options.get("traced"):
+        os.environ[TRACING] = "1"
     store = open_store(store_url)
     kill_timeout_s = float(options.get("kill_timeout_s", _KILL_TIMEOUT_S))
     try:

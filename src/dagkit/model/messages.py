@@ -31,7 +31,7 @@ __all__ = ["AttemptKey", "Completion", "PoisonMessage", "Started", "TaskMessage"
 
 #: Keys of a task message's kwargs that are the coordinator's (facts: jobq 8.2).
 _OWN_KEYS: Final = frozenset(
-    ("__workflow_id", "__workflow_task", "__attempt_no", "__generation", COMPACT, COMPACT_BLOB, KWARGS_BLOB)
+    ("__workflow_id", "__workflow_task", "__attempt_no", "__generation", "__memory", COMPACT, COMPACT_BLOB, KWARGS_BLOB)
 )
 #: Bytes that references to kept parts may take beside the ids in them.
 _REFERENCES: Final = 300
@@ -60,6 +60,7 @@ class TaskMessage:
         upstream: Output ref of every direct parent in order; None for a parent without an output.
         template: The group of tasks that it belongs to; empty for a task of its own.
         timeout_s: Limit for the execution; enforced by the coordinator, carried for executors that can pass it on.
+        resources: What it asks for. The text carries memory alone, which a worker can hold it to.
     """
 
     workflow_id: str
@@ -127,6 +128,9 @@ class TaskMessage:
         carried.update({key: value for key, value in extra.items() if key != COMPACT or self.upstream})
         if self.generation:
             carried["__generation"] = self.generation
+        memory = (self.resources or {}).get("memory")
+        if isinstance(memory, (str, int)):
+            carried["__memory"] = memory
         return envelope(carried, self.id)
 
     @classmethod
@@ -140,6 +144,7 @@ class TaskMessage:
         if KWARGS_BLOB in kwargs:
             kwargs = {**_users(fetch(kwargs.pop(KWARGS_BLOB), get)), **kwargs}
         upstream, rest = take_upstream(workflow_id, kwargs, get)
+        memory = rest.get("__memory")
         return cls(
             workflow_id,
             _field(rest, "__workflow_task", str),
@@ -148,6 +153,7 @@ class TaskMessage:
             queue,
             _users(rest),
             upstream,
+            resources={"memory": memory} if isinstance(memory, (str, int)) else None,
         )
 
 

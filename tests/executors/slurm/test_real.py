@@ -16,6 +16,7 @@ import pytest
 import dagkit
 from dagkit import shell, task, workflow
 from dagkit.errors import TaskFailed
+from dagkit.model.trace_ids import traceparent
 from dagkit.run import Run
 from executors.slurm import real_steps
 from services.processes import wait_until
@@ -305,6 +306,35 @@ def test_a_node_that_is_lost_costs_no_retry(project: Path, slurm: Slurm) -> None
     assert run.result() == "again"
     (entry,) = run.store.task_entries(run.id).values()
     assert (entry["attempt_no"], entry["uncharged"]) == (2, 1)
+
+
+TRACED = """
+import os
+from dagkit import task, workflow
+
+@task(memory="100M")
+def inner():
+    return os.environ["TRACEPARENT"]
+
+@workflow
+def flow():
+    return inner()
+
+print("RESULT", flow().run(target="hpc", id="traced", progress=False).result())
+"""
+
+
+def test_spans_of_tasks_on_slurm_are_below_those_of_their_attempts(project: Path, slurm: Slurm) -> None:
+    (project / "dagkit.toml").write_text(f'tracing = true\n{TARGET}\n[targets.hpc.sbatch]\nexport = "NIL"\n')
+    environment = {**os.environ, **slurm.environment, "OTEL_TRACES_EXPORTER": "console"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED], cwd=project, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+    told = traceparent("traced", "inner", 0, 1)
+    assert f"RESULT {told}" in done.stdout, done.stderr
+    assert f'"span_id": "0x{told[36:52]}"' in done.stdout
 
 
 # --- stopping, limits, restarts

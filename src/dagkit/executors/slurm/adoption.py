@@ -33,7 +33,7 @@ def _is_adopted(books: Books, store: Store, workflow_id: str, name: str) -> bool
     except DagkitError:  # it was never handed over: the manifest is complete before sbatch is called
         return False
     messages = [message for job in jobs for message in job]
-    over = {place for place, message in enumerate(messages) if not message.workflow_id == workflow_id}
+    over = {place for place, message in enumerate(messages) if message.workflow_id != workflow_id}
     over |= _ended(store, workflow_id, messages)
     if len(over) == len(messages):
         books.spool.remove(name)

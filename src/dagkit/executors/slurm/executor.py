@@ -295,7 +295,7 @@ class SlurmExecutor:
     # --- after a restart
 
     def recover(self, running: Sequence[TaskMessage]) -> list[Completion]:
-        """Adopt what the ledgers and the spools say Slurm has; what none of them knows was never submitted: it is lost."""
+        """Adopt what the ledgers and the spools say Slurm has; what none knows was never submitted: it is lost."""
         lost = []
         for message in running:
             if not self._is_carried(message):

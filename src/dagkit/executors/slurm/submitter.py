@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import secrets
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from dagkit.executors.slurm.request import Request
 from dagkit.executors.slurm.script import job_name, script_of
 from dagkit.executors.spool import JobFolder
 from dagkit.model.messages import TaskMessage
+from dagkit.runtime.environment import is_traced
 
 __all__ = ["Answer", "Submitter"]
 
@@ -93,7 +95,8 @@ class Submitter:
         books.spool.remove(submission.name)
 
     def _options(self, request: Request) -> dict[str, Any]:
-        return {"path": sys.path, "on_stop": "leave", "srun": request.srun}
+        told = {"traced": True} if is_traced(os.environ) else {}
+        return {"path": sys.path, "on_stop": "leave", "srun": request.srun, **told}
 
     def _write_script(self, folder: JobFolder, request: Request, name: str, count: int) -> Path:
         index = "SLURM_ARRAY_TASK_ID" if count > 1 else "0"
