@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -67,7 +67,7 @@ class TaskSpec(BaseModel):
     def trusted(cls, name: str, **fields: Any) -> TaskSpec:
         """A task of checked values (JSON trees, tuples), without another look; also takes the reserved names."""
         task = cls.__new__(cls)
-        _set(task, {**_TASK_DEFAULTS, "kwargs": {}, "name": name, **fields}, {"name", *fields})
+        _set(task, {**_TASK_DEFAULTS, "kwargs": {}, "name": name, **fields}, _given("name", *fields))
         return task
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class WorkflowSpec(BaseModel):
         """A workflow of checked parts, without another look."""
         spec = cls.__new__(cls)
         values = {**_WORKFLOW_DEFAULTS, "concurrency": {}, "name": name, **fields, "tasks": tuple(tasks)}
-        _set(spec, values, {"name", "tasks", *fields})
+        _set(spec, values, _given("name", "tasks", *fields))
         return spec
 
     @classmethod
@@ -228,6 +228,13 @@ def _set(model: BaseModel, values: dict[str, Any], given: set[str]) -> None:
     object.__setattr__(model, "__pydantic_private__", None)
 
 
+@cache
+def _given(*fields: str) -> set[str]:
+    """Which fields were given. One set for all models that were given the same: nothing changes those of a frozen model,
+    and they would be more than half of a task's memory."""
+    return set(fields)
+
+
 def _changed(model: BaseModel, defaults: Mapping[str, Any]) -> dict[str, Any]:
     values = model.__dict__
     return {
@@ -247,7 +254,7 @@ def _fill_task(task: TaskSpec, fields: dict[Any, Any]) -> list[Finding]:
         wrong = {finding.path[0] for finding in findings}
         good = {key: value for key, value in fields.items() if key in _TASK_FIELDS and key not in wrong}
         lists = {key: tuple(value) for key, value in good.items() if isinstance(_TASK_DEFAULTS.get(key), tuple)}
-        _set(task, {**_TASK_DEFAULTS, "kwargs": {}, "name": "", **good, **lists}, set(good))
+        _set(task, {**_TASK_DEFAULTS, "kwargs": {}, "name": "", **good, **lists}, _given(*good))
         return findings + task_findings(task, wrong)
     return task_findings(task)
 
@@ -295,7 +302,7 @@ def _tasks(given: Any, findings: list[Finding]) -> list[TaskSpec]:
         if isinstance(item, Mapping):
             found = _fill_task(task, dict(item))
         else:
-            _set(task, {**_TASK_DEFAULTS, "name": ""}, set())
+            _set(task, {**_TASK_DEFAULTS, "name": ""}, _given())
             found = [Finding((), f"found {shown(item)}; allowed: a mapping with at least a name")]
         findings += [finding.under("tasks", position) for finding in found]
         tasks.append(task)
