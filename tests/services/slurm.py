@@ -51,9 +51,13 @@ class Slurm:
         )
         return asked.stdout
 
-    def queued_jobs(self, partition: str = "debug") -> list[str]:
-        """Ids of what is pending or running in a partition, an element of an array each."""
-        return self.ask("squeue", "-h", "-r", "-o", "%i", "-p", partition).split()
+    def queued_jobs(self, template: str, partition: str = "debug") -> list[str]:
+        """Ids and states of what is pending or running of a template in a partition, an element of an array each.
+
+        Not what is completing: it has ended, and its node is slow to say so.
+        """
+        rows = [row.split() for row in self.ask("squeue", "-h", "-r", "-o", "%i %T %j", "-p", partition).splitlines()]
+        return [f"{job} {state}" for job, state, name in rows if name.startswith(template) and state != "COMPLETING"]
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ job could not do its work, and why on stderr; 143 when it was told to stop and l
 when another rank than the first failed.
 
 Options of the manifest: `path` (folders to import from), `kill_timeout_s`, `on_stop` (`leave`: no completion for what
-was stopped), `srun` (this process is one of several ranks, and the first of them reports), `traced` (tasks are told the span of their
-attempt, whatever the scheduler passes on of the environment). What a task may hold is left to the scheduler.
+was stopped), `srun` (this process is one of several ranks, and the first of them reports), `traced` (tasks are told the
+span of their attempt, whatever the scheduler passes on of the environment). Memory is left to the scheduler.
 """
 
 from __future__ import annotations

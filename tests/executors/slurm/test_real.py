@@ -292,6 +292,28 @@ def test_a_preempted_job_is_requeued_as_the_same_attempt(project: Path, slurm: S
     assert entry["attempt_no"] == 1
 
 
+def test_a_job_that_is_signalled_and_requeued_by_hand_saves_and_goes_on(project: Path, slurm: Slurm) -> None:
+    @workflow
+    def flow() -> Any:
+        return of("save_and_stay", memory="100M")(str(project))
+
+    run = flow().run(target="hpc", progress=False, wait=False)
+    wait_until((project / "begun").exists, "the job runs")
+    (job,) = slurm.queued_jobs("save_and_stay")
+    number = job.split()[0]
+
+    slurm.ask("scancel", "--signal=USR1", "--batch", number)
+    wait_until((project / "saved").exists, "the task was told")
+    slurm.ask("scontrol", "requeue", number)
+    wait_until(lambda: "PENDING" in slurm.ask("squeue", "-h", "-o", "%T", "-j", number), "it waits to begin again")
+    slurm.ask("scontrol", "update", f"jobid={number}", "starttime=now")  # Slurm lets it wait for two minutes
+    run.wait(90, progress=False)
+
+    assert run.result()
+    assert executions(project, "executions") == 2
+    assert run.task("save_and_stay").attempt == 1
+
+
 def test_a_node_that_is_lost_costs_no_retry(project: Path, slurm: Slurm) -> None:
     @workflow
     def flow() -> Any:
@@ -353,7 +375,7 @@ def test_cancelling_a_run_leaves_nothing_in_slurm(project: Path, slurm: Slurm) -
     run.wait(60, progress=False)
 
     assert str(run.status) == "cancelled"
-    wait_until(lambda: not slurm.queued_jobs(), "nothing is queued")
+    wait_until(lambda: not slurm.queued_jobs("note_and_stay"), "nothing of it is queued")
 
 
 def test_a_submit_limit_of_four_with_40_tasks(project: Path) -> None:
@@ -389,7 +411,7 @@ def test_a_run_outlives_the_coordinator_that_was_killed(project: Path, slurm: Sl
     )
     try:
         wait_until(lambda: executions(project, "a0") and executions(project, "a1"), "two jobs run and two wait")
-        wait_until(lambda: len(slurm.queued_jobs()) == 4, "Slurm has four")
+        wait_until(lambda: len(slurm.queued_jobs("note_and_stay")) == 4, "Slurm has four")
     finally:
         driver.send_signal(signal.SIGKILL)
         driver.wait(10)
