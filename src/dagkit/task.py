@@ -247,7 +247,8 @@ class ShellTask(Task[..., Any]):
         given = dict(zip(keywords, values, strict=True))
         env = {**command.env, **given.get("env", {})}
         cwd = given.get("cwd") or command.cwd
-        return {"cmd": command.cmd, **({"env": env} if env else {}), **({"cwd": cwd} if cwd else {})}
+        more = {"env": env, "cwd": cwd, "bg_dirsync_to": command.bg_dirsync_to}
+        return {"cmd": command.cmd, **{key: value for key, value in more.items() if value}}
 
     def _arguments(self, values: tuple[Any, ...], keywords: tuple[str, ...]) -> dict[str, Any]:
         kwargs = self.kwargs(values, keywords)
@@ -263,6 +264,7 @@ def shell(
     *,
     env: Mapping[str, Any] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    bg_dirsync_to: str | None = None,
     **options: Unpack[TaskOptions],
 ) -> ShellTask:
     """Declare a shell command as a task; like any task it is called to make a node: `prep = shell("make data")()`.
@@ -271,13 +273,16 @@ def shell(
     options are those of `@task`. Its name is that of its program or script. The command reads upstream outputs with
     `dagkit.get_upstream_output(name)` or from `$JOBQ_WORKFLOW_UPSTREAM_REFS`, and writes its own to
     `$JOBQ_OUTPUT_FILE`.
+
+    With `bg_dirsync_to` what it writes into the folder `$DAGKIT_SYNC_DIR` is copied there while it runs, and once more
+    when it has ended, however it did: `azure://<account>/<container>/<prefix>`, or the path of a folder.
     """
     if not isinstance(cmd, str) or not cmd.strip():
         raise WrongCall(
             f"shell({cmd!r:.60}): a command is text that is not blank; shlex.join([...]) makes one from a list"
         )
     name = options.get("name") or command_name(cmd)
-    command = Command(cmd, _environment(name, env or {}), _folder(cwd) if cwd is not None else None)
+    command = Command(cmd, _environment(name, env or {}), _folder(cwd) if cwd is not None else None, bg_dirsync_to)
     declaration = Declaration(_command, plain_name(options.get("name")) or command_name(cmd), command)
     made = ShellTask(declaration, changed(Options(), name, options))
     trace = active.get()

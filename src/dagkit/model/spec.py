@@ -230,8 +230,8 @@ def _set(model: BaseModel, values: dict[str, Any], given: set[str]) -> None:
 
 @cache
 def _given(*fields: str) -> set[str]:
-    """Which fields were given. One set for all models that were given the same: nothing changes those of a frozen model,
-    and they would be more than half of a task's memory."""
+    """Which fields were given: one set for all models that were given the same. Nothing changes those of a frozen
+    model, and they would be more than half of a task's memory."""
     return set(fields)
 
 

@@ -24,7 +24,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -221,14 +221,22 @@ class Worker:
     def _run_command(self, job: Job, variables: tuple[str, ...]) -> Outcome:
         serial, kwargs = job[0], job[5]
         text, own, cwd = shell.check(kwargs)
-        command = self._command = shell.Command(serial)
+        self._command = shell.Command(serial)
         if self._stop_serial == serial:
             return Outcome(error="stopped before it began", kind="cancelled", stopped=True)
-        environment = self._around.for_command(variables, own)
         try:
-            return shell.run(text, environment, cwd, command, login=self._login_shell)
+            if (synced := kwargs.get("bg_dirsync_to")) is None:
+                return self._shell(variables, own, text, cwd)
+            from dagkit.runtime.folder_sync import FolderSync, place_of
+
+            with FolderSync(place_of(synced), self._around.scratch) as sync:
+                return self._shell(variables, {**own, **sync.variables}, text, cwd)
         finally:
             self._command = shell.Command()
+
+    def _shell(self, variables: tuple[str, ...], own: Mapping[str, str], text: str, cwd: str | None) -> Outcome:
+        environment = self._around.for_command(variables, own)
+        return shell.run(text, environment, cwd, self._command, login=self._login_shell)
 
     def _failed(self, error: BaseException) -> Outcome:
         self._in_task = False

@@ -74,7 +74,7 @@ class Surroundings:
     """
 
     def __init__(self, scratch: Path, store_url: str) -> None:
-        self._scratch = scratch
+        self.scratch = scratch
         self._count = 0
         self._upstream: dict[str, str | None] | None = None
         self._upstream_file = str(scratch / "upstream.json")
@@ -101,7 +101,7 @@ class Surroundings:
             self._write_upstream(upstream)
         if not self.output_file:
             self._count += 1
-            self.output_file = f"{self._scratch}/output-{self._count}.json"
+            self.output_file = f"{self.scratch}/output-{self._count}.json"
         identity = task_id(workflow_id, task, generation, attempt)
         values = (workflow_id, task, str(attempt), identity, self.output_file, self._upstream_file)
         return (*values, traceparent(workflow_id, task, generation, attempt)) if self.is_traced else values

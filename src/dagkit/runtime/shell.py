@@ -51,6 +51,7 @@ def send(group: int, number: int) -> bool:
 def check(kwargs: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None]:
     """The command, its own environment and folder. `Failure` of kind `config` if they are not what they must be."""
     command, own, cwd = kwargs.get("cmd"), kwargs.get("env") or {}, kwargs.get("cwd")
+    synced = kwargs.get("bg_dirsync_to")
     if not isinstance(command, str) or not command.strip():
         raise Failure("the task has no command: its kwargs need `cmd`, a text", "config")
     if not isinstance(own, Mapping) or not all(isinstance(k, str) and isinstance(v, str) for k, v in own.items()):
@@ -61,6 +62,8 @@ def check(kwargs: Mapping[str, Any]) -> tuple[str, dict[str, str], str | None]:
         )
     if cwd is not None and not isinstance(cwd, str):
         raise Failure("`cwd` of the task must be a text", "config")
+    if synced is not None and not isinstance(synced, str):
+        raise Failure("`bg_dirsync_to` of the task must be a text", "config")
     return command, dict(own), cwd
 
 

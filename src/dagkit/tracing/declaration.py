@@ -23,6 +23,7 @@ class Command:
     cmd: str
     env: dict[str, str]
     cwd: str | None
+    bg_dirsync_to: str | None = None
 
 
 class Declaration:
