@@ -340,3 +340,20 @@ def test_a_long_id_is_a_digest_on_service_bus() -> None:
     assert service_bus_id("W/t/1") == "W/t/1"
     assert service_bus_id("x" * 128) == "x" * 128
     assert len(service_bus_id("x" * 129)) == 64
+
+
+def test_what_a_worker_can_hold_a_task_to_travels_and_nothing_else() -> None:
+    asked = {"memory": "2G", "runtime": 90, "cores": 4, "extra": {"a": 1}}
+    message = TaskMessage("w", "a", 1, 0, "q", {"cmd": "true"}, resources=asked)
+
+    read = TaskMessage.from_text(message.to_text(), queue="q")
+
+    assert read.resources == {"memory": "2G", "runtime": 90}
+    assert read.kwargs == {"cmd": "true"}
+
+
+def test_what_an_upstream_task_decides_does_not_travel_as_a_value() -> None:
+    message = TaskMessage("w", "a", 1, 0, "q", {"cmd": "true"}, resources={"memory": {"$ref": "probe"}})
+
+    assert TaskMessage.from_text(message.to_text()).resources is None
+    assert "__memory" not in message.to_text()

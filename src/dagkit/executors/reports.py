@@ -39,4 +39,7 @@ def stop_text(message: TaskMessage, kind: FailureKind) -> str:
         return f"held more than the {message.resources.get('memory')} of memory that it asked for"
     if kind is not FailureKind.TIMEOUT:
         return str(kind)
-    return "timed out" if message.timeout_s is None else f"timed out after {message.timeout_s} s"
+    if message.timeout_s is not None:
+        return f"timed out after {message.timeout_s} s"
+    asked = (message.resources or {}).get("runtime")
+    return "timed out" if asked is None else f"timed out after the {asked} that it asked for"

@@ -6,7 +6,7 @@ The text forms are those of ai4s-jobq (facts: jobq, section 8).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -31,7 +31,17 @@ __all__ = ["AttemptKey", "Completion", "PoisonMessage", "Started", "TaskMessage"
 
 #: Keys of a task message's kwargs that are the coordinator's (facts: jobq 8.2).
 _OWN_KEYS: Final = frozenset(
-    ("__workflow_id", "__workflow_task", "__attempt_no", "__generation", "__memory", COMPACT, COMPACT_BLOB, KWARGS_BLOB)
+    (
+        "__workflow_id",
+        "__workflow_task",
+        "__attempt_no",
+        "__generation",
+        "__memory",
+        "__runtime",
+        COMPACT,
+        COMPACT_BLOB,
+        KWARGS_BLOB,
+    )
 )
 #: Bytes that references to kept parts may take beside the ids in them.
 _REFERENCES: Final = 300
@@ -60,7 +70,7 @@ class TaskMessage:
         upstream: Output ref of every direct parent in order; None for a parent without an output.
         template: The group of tasks that it belongs to; empty for a task of its own.
         timeout_s: Limit for the execution; enforced by the coordinator, carried for executors that can pass it on.
-        resources: What it asks for. The text carries memory alone, which a worker can hold it to.
+        resources: What it asks for. The text carries memory and runtime, which a worker can hold it to.
     """
 
     workflow_id: str
@@ -128,9 +138,7 @@ class TaskMessage:
         carried.update({key: value for key, value in extra.items() if key != COMPACT or self.upstream})
         if self.generation:
             carried["__generation"] = self.generation
-        memory = (self.resources or {}).get("memory")
-        if isinstance(memory, (str, int)):
-            carried["__memory"] = memory
+        carried.update({f"__{name}": value for name, value in _held_to(self.resources or {}, "").items()})
         return envelope(carried, self.id)
 
     @classmethod
@@ -144,7 +152,6 @@ class TaskMessage:
         if KWARGS_BLOB in kwargs:
             kwargs = {**_users(fetch(kwargs.pop(KWARGS_BLOB), get)), **kwargs}
         upstream, rest = take_upstream(workflow_id, kwargs, get)
-        memory = rest.get("__memory")
         return cls(
             workflow_id,
             _field(rest, "__workflow_task", str),
@@ -153,7 +160,7 @@ class TaskMessage:
             queue,
             _users(rest),
             upstream,
-            resources={"memory": memory} if isinstance(memory, (str, int)) else None,
+            resources=_held_to(rest, "__") or None,
         )
 
 
@@ -255,6 +262,12 @@ def _cut(error: str | None, chars: int) -> str | None:
 def _users(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Without the coordinator's keys, which win over a user's of the same name."""
     return {key: value for key, value in kwargs.items() if key not in _OWN_KEYS}
+
+
+def _held_to(table: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Memory and runtime that a worker can hold an attempt to; an upstream task's part is no value yet."""
+    found = {name: table.get(prefix + name) for name in ("memory", "runtime")}
+    return {name: value for name, value in found.items() if isinstance(value, (str, int, float))}
 
 
 class _Required:

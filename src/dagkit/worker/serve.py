@@ -25,6 +25,7 @@ from dagkit.worker.evictions import Evictions
 from dagkit.worker.intake import Intake
 from dagkit.worker.locks import Held, LockKeeper
 from dagkit.worker.outbox import Outbox
+from dagkit.worker.overtime import Overtime
 from dagkit.worker.verdicts import Verdicts
 
 __all__ = ["Outcome", "Worker"]
@@ -86,6 +87,7 @@ class Worker:
         self._held: dict[AttemptKey, Held] = {}
         self._backlog: list[TaskMessage] = []
         self._lost: list[Held] = []
+        self._overtime = Overtime()
         self._returning: set[AttemptKey] = set()
         self._phase, self._deadline, self._reason = _Phase.SERVING, 0.0, ""
         self._signals: list[int] = []
@@ -159,6 +161,7 @@ class Worker:
         for report in self._executor.poll(_POLL_S):
             self._note(report)
         self._stop_lost()
+        self._stop_overdue()
         self._watch()
         self._outbox.flush()
         self._open_room()
@@ -267,6 +270,7 @@ class Worker:
         if held is None:
             return
         if isinstance(report, Started):
+            self._overtime.begin(held.message, report)
             return
         if held.lost:
             self._released(held)
@@ -314,6 +318,7 @@ class Worker:
 
     def _released(self, held: Held) -> None:
         self._held.pop(held.key, None)
+        self._overtime.end(held.key)
         self._returning.discard(held.key)
 
     # --- tasks to stop
@@ -331,6 +336,11 @@ class Worker:
                 self._released(held)
             else:
                 self._executor.cancel([held.key], FailureKind.LOST)
+
+    def _stop_overdue(self) -> None:
+        due = self._overtime.take_due(time.time())
+        if due:
+            self._executor.cancel(due, FailureKind.TIMEOUT)
 
     def _watch(self) -> None:
         """Look for cancelled runs and attempts that were given up, now and then."""
