@@ -9,7 +9,7 @@ from typing import Any
 
 from dagkit.config import Settings
 from dagkit.coordinator.ownership import is_owner_dead, owner_words
-from dagkit.errors import DagkitError
+from dagkit.errors import AccessDenied, BackendError, DagkitError
 from dagkit.executors.queued import completion_queue_name
 from dagkit.model.records import RunRow
 from dagkit.model.states import RunStatus, TaskState
@@ -179,8 +179,30 @@ def _sort_tasks(patient: _Patient, row: RunRow, stuck: list[str], waiting: list[
 
 def _on_queues(patient: _Patient) -> Iterator[Check]:
     with contextlib.closing(patient.settings.open_transport()) as transport:
+        found = transport.check()
+        for name, status, message in found:
+            yield Check(f"queues: {name}", status, message)
+        if any(status == "fail" for _, status, _ in found):
+            return
+        try:
+            transport.names()
+        except AccessDenied:
+            yield from _of_queues_that_cannot_be_listed(patient, transport)
+            return
         yield _completions(patient, transport)
         yield from _served(patient, transport)
+
+
+def _of_queues_that_cannot_be_listed(patient: _Patient, transport: Transport) -> Iterator[Check]:
+    """Whether those that are needed can be used; nobody tells how deep they are."""
+    needed = {queue for row in patient.queued for queue in row.queues_used}
+    for name in sorted(needed | {completion_queue_name(patient.store.url)}):
+        try:
+            transport.open(name).stats()
+        except BackendError as error:
+            yield Check("queues", "fail", str(error))
+        else:
+            yield Check("queues", "pass", f"{name} can be used")
 
 
 def _completions(patient: _Patient, transport: Transport) -> Check:

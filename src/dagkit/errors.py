@@ -19,6 +19,7 @@ DagkitError
   RunCancelled                 the run was cancelled before the value asked for existed
   RunTimeout                   a wait reached its limit; the run goes on
   BackendError                 a service or a file system; trying again may help
+    AccessDenied               a service lets us not do this
     StateConflict              somebody else wrote the state first
     LeaseLost                  another coordinator has taken over
   CorruptState                 stored data that cannot be trusted or read
@@ -33,6 +34,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 __all__ = [
+    "AccessDenied",
     "BackendError",
     "ConditionError",
     "ConfigError",
@@ -289,6 +291,10 @@ class RunTimeout(DagkitError, TimeoutError):
 
 class BackendError(DagkitError):
     """A service or a file system did not do what was asked; trying again may help."""
+
+
+class AccessDenied(BackendError):
+    """A service knows who asks, and lets them not do this."""
 
 
 class StateConflict(BackendError):

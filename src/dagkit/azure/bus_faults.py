@@ -12,7 +12,7 @@ from azure.servicebus import exceptions as said
 
 from dagkit.azure.bus import Bus
 from dagkit.azure.faults import redact
-from dagkit.errors import BackendError, DagkitError
+from dagkit.errors import AccessDenied, BackendError, DagkitError
 
 __all__ = ["explain", "speaking"]
 
@@ -48,7 +48,9 @@ def speaking(bus: Bus, doing: str) -> Iterator[None]:
 
 def explain(error: Exception, bus: Bus, doing: str) -> BackendError:
     """The one error for what happened while `doing`."""
-    return BackendError(f"{doing}: Service Bus namespace {bus.name}: {redact(_cause(error, bus), bus.secrets)}")
+    is_refused = isinstance(error, HttpResponseError) and error.status_code in (401, 403)
+    kind = AccessDenied if is_refused else BackendError
+    return kind(f"{doing}: Service Bus namespace {bus.name}: {redact(_cause(error, bus), bus.secrets)}")
 
 
 def _cause(error: Exception, bus: Bus) -> str:

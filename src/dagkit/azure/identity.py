@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from dagkit.errors import MissingExtra
 
-__all__ = ["STORAGE_SCOPE", "chain_findings", "default_credential"]
+__all__ = ["SERVICE_BUS_SCOPE", "STORAGE_SCOPE", "chain_findings", "default_credential"]
 
 STORAGE_SCOPE: Final = "https://storage.azure.com/.default"
+SERVICE_BUS_SCOPE: Final = "https://servicebus.azure.net/.default"
 
 _PROCESS_S: Final = 10
 _ONE_S: Final = 15.0

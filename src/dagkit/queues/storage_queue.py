@@ -87,6 +87,10 @@ class StorageQueueTransport:
         """None: the service does not know."""
         return None
 
+    def check(self) -> list[tuple[str, str, str]]:
+        """Nothing: the check of the store says it."""
+        return []
+
     def close(self) -> None:
         """Wake whoever is waiting for a message, let calls in flight end. Repeatable."""
         self._closing.set()

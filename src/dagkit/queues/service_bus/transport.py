@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Final
 
 from dagkit.azure.bus import Bus, find_bus
-from dagkit.errors import ConfigError, MissingExtra
+from dagkit.errors import AccessDenied, ConfigError, DagkitError, MissingExtra
 from dagkit.queues.base import Queue
 
 if TYPE_CHECKING:
@@ -71,6 +71,26 @@ class ServiceBusTransport:
     def workers(self, queue: str) -> list[str] | None:
         """None: the service does not know."""
         return None
+
+    def check(self) -> list[tuple[str, str, str]]:
+        """As in `Transport`: who we are, where there is no key, and whether the namespace shows us its queues."""
+        said = []
+        if not self._bus.connection_string:
+            from dagkit.azure.identity import SERVICE_BUS_SCOPE, chain_findings
+
+            found = chain_findings(SERVICE_BUS_SCOPE)
+            given = any(gave for _, gave, _ in found)
+            said = [("identity", "pass" if gave or given else "warn", f"{name}: {text}") for name, gave, text in found]
+        return [*said, ("namespace", *self._check_namespace())]
+
+    def _check_namespace(self) -> tuple[str, str]:
+        try:
+            number = len(self.names())
+        except AccessDenied:
+            return "pass", f"no right to manage {self.url}: queues that exist are used, missing ones cannot be created"
+        except DagkitError as error:
+            return "fail", str(error)
+        return "pass", f"{self.url} has {number} queue{'' if number == 1 else 's'}"
 
     def close(self) -> None:
         """Wake whoever is waiting for a message, let calls in flight end, close the connections. Repeatable."""
