@@ -482,3 +482,15 @@ def test_what_was_never_submitted_is_submitted_again_though_limits_are_asked_for
     world.pass_s(60, rest)
 
     assert len(world.done) == 9
+
+
+def test_a_job_in_error_is_not_forgotten_for_a_listing_that_was_cut_off(world: World) -> None:
+    world.begin(tasks(3))
+    world.pjm.force(world.pjm.jobs()[2], "ERR", pc=140)
+    world.pjm.fault("delete-fails")
+    world.pass_s(20)
+    world.pjm.fault("stat-cut", times=3, match="jobs")
+
+    world.pass_s(400)
+
+    assert world.states() == ["QUE", "QUE", "CCL"]

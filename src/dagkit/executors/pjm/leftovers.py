@@ -36,7 +36,7 @@ class Leftovers:
             return
         for one in list(self._due_at):
             row = look.rows.get(one)
-            if row is None or row.st in _GONE:
+            if row.st in _GONE if row is not None else look.is_whole:
                 del self._due_at[one]
 
     def delete(self) -> None:
