@@ -108,6 +108,7 @@ def test_reset_asks_and_runs_everything_again(swept) -> None:
 
 
 def test_limits_are_said_in_words_and_mistakes_named(swept) -> None:
+    assert "runs at most 1 task at a time" in swept.call("limit", "s", "--max", "1").stdout
     assert "runs at most 3 tasks of fit at a time" in swept.call("limit", "s", "--max", "3", "--template", "fit").stdout
     assert "starts no more tasks" in swept.call("limit", "s", "--max", "0").stdout
     assert swept.json("limit", "s", "--reset") == {"workflow_id": "s", "template": None, "max": None}

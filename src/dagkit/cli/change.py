@@ -144,7 +144,8 @@ def limit(session: Session, run: str, most: int | None, reset: bool, template: s
     elif most == 0:
         click.echo(f"Workflow {plain(found.id)} starts no more {plain(what)}: dagkit limit {plain(found.id)} --reset")
     else:
-        click.echo(f"Workflow {plain(found.id)} runs at most {most:,} {plain(what)} at a time.")
+        one = what.replace("tasks", "task", 1) if most == 1 else what
+        click.echo(f"Workflow {plain(found.id)} runs at most {most:,} {plain(one)} at a time.")
 
 
 @command("purge")
