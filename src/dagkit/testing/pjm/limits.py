@@ -74,7 +74,7 @@ def rows(state: State, names: Iterable[str], group: str | None = None) -> list[R
 def _used(state: State) -> dict[tuple[str, str], int]:
     """What our jobs take, by group and name."""
     counted = state.do(
-        f"SELECT grp, kind, count(DISTINCT p.job), count(*), sum(st IN ('RUN', 'RNE', 'RNP')), "
+        f"SELECT grp, kind, count(DISTINCT p.job), count(*), sum(st IN ({_NODES})), "
         f"sum(CASE WHEN st IN ({_NODES}) THEN p.node ELSE 0 END) "
         f"FROM parts p JOIN jobs j ON j.job = p.job WHERE {ACTIVE} GROUP BY grp, kind"
     )
