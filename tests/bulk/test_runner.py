@@ -189,6 +189,15 @@ def test_what_cannot_be_a_job_is_refused(fields: dict[str, Any], match: str) -> 
         BulkJob(**{"job_key": "k", "work_dir": "w", **fields})
 
 
+def test_a_command_is_a_profile_or_a_list_and_nothing_else(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, 1, expected_outputs=["out.txt"])
+
+    assert run(tmp_path, wanted, ["touch", "out.txt"]) == {BulkStatus.SUCCEEDED: 1}  # type: ignore[arg-type]
+    for wrong in ("touch out.txt", 7, [], [1]):
+        with pytest.raises(UsageError, match="is not a list of texts"):
+            run(tmp_path, wanted, wrong)  # type: ignore[arg-type]
+
+
 def test_one_key_for_two_jobs_is_refused(tmp_path: Path) -> None:
     with BulkRunner(TOUCH, registry=tmp_path / "r.db") as runner, pytest.raises(UsageError, match="two different"):
         runner.register([BulkJob("k", tmp_path / "a"), BulkJob("k", tmp_path / "b")])

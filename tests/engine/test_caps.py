@@ -90,8 +90,9 @@ def test_mistakes_are_named() -> None:
     run = a_run()
     with pytest.raises(UsageError, match=r"no template 'trian'; did you mean train\?"):
         run.set_limit(1, "trian", 0.0)
-    with pytest.raises(UsageError, match="0 pauses"):
-        run.set_limit(-1, None, 0.0)
+    for wrong in (-1, "3", 1.5, True):
+        with pytest.raises(UsageError, match="a number of tasks, and 0 pauses"):
+            run.set_limit(wrong, None, 0.0)  # type: ignore[arg-type]
     with pytest.raises(CorruptState):
         WorkflowState.load(run.spec, {**run.document(), "limits": {"concurrency": 3}})
 

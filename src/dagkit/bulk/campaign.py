@@ -36,7 +36,7 @@ class BulkResult:
 
 def run_bulk(
     jobs: Iterable[BulkJob],
-    command: CommandProfile,
+    command: CommandProfile | Sequence[str],
     *,
     registry: str | Path,
     execution: ExecutionProfile | None = None,
@@ -52,6 +52,7 @@ def run_bulk(
     the same jobs to go on with them.
 
     Args:
+        command: What to run; a list of texts does.
         progress: Called after every step.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s

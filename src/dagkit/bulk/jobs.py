@@ -49,7 +49,8 @@ class CommandProfile:
     command: Sequence[str]
 
     def __post_init__(self) -> None:
-        if isinstance(self.command, str) or not self.command or not all(isinstance(part, str) for part in self.command):
+        is_list = isinstance(self.command, Sequence) and not isinstance(self.command, str)
+        if not is_list or not self.command or not all(isinstance(part, str) for part in self.command):
             raise UsageError(f"command: {self.command!r:.60} is not a list of texts, such as ['./simulate', '--fast']")
 
 

@@ -67,13 +67,14 @@ class BulkRunner:
 
     def __init__(
         self,
-        command: CommandProfile,
+        command: CommandProfile | Sequence[str],
         *,
         registry: str | Path,
         execution: ExecutionProfile | None = None,
         hpc: HpcProfile | None = None,
         settings: Settings | None = None,
     ) -> None:
+        command = command if isinstance(command, CommandProfile) else CommandProfile(command)
         self.command, self.execution, self.hpc = command, execution or ExecutionProfile(), hpc or HpcProfile()
         path = Path(registry).absolute()
         self._registry = Registry(path)

@@ -336,8 +336,8 @@ class WorkflowState:
         0 pauses; None goes back to what the definition says. Nothing that runs is stopped. `UsageError` for a template
         that the run does not have, and for less than 0.
         """
-        if most is not None and most < 0:
-            raise UsageError(f"a limit of {most}: 0 pauses, and nothing is less than that")
+        if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 0):
+            raise UsageError(f"a limit of {most!r}: it is a number of tasks, and 0 pauses")
         known = {task.template or task.name for task in self.spec.tasks}
         if template is not None and template not in known:
             near = get_close_matches(template, known, 3)
