@@ -118,6 +118,7 @@ class Flow(_Anything):  # type: ignore[misc]
         timeout: float | None = None,
         resume: bool | Literal["hot", "cold"] = False,
         progress: bool | None = None,
+        resources: Mapping[str, Mapping[str, Any]] | str | Path | None = None,
     ) -> Run:
         """Run it in this process, durably, and return the handle on the run.
 
@@ -131,6 +132,8 @@ class Flow(_Anything):  # type: ignore[misc]
             resume: Go on with the run of this id: what is completed and unchanged is kept. True or "hot" adopts what
                 still runs somewhere; "cold" stops it first.
             progress: True for a bar or lines, False for silence, None to show something only while waiting.
+            resources: What tasks ask for instead of what they say, by template: a mapping, or a YAML file such as
+                `dagkit resources` writes from an earlier run.
         """
         start = importlib.import_module("dagkit.launch").start
         return start(  # type: ignore[no-any-return]
@@ -145,6 +148,7 @@ class Flow(_Anything):  # type: ignore[misc]
             timeout=timeout,
             resume=resume,
             progress=progress,
+            resources=resources,
             flow=self,
         )
 
@@ -154,15 +158,18 @@ class Flow(_Anything):  # type: ignore[misc]
         store: Store | str | Path | None = None,
         id: str | None = None,  # noqa: A002 - the word users know
         max_fan_in: int | None = None,
+        resources: Mapping[str, Mapping[str, Any]] | str | Path | None = None,
     ) -> Run:
         """Store it for a coordinator elsewhere to run, and return the handle on the run.
 
         Args:
             store, id: As in `run`.
             max_fan_in: Cut dependencies of tasks with more than this many into batches.
+            resources: As in `run`.
         """
+        more = {"max_fan_in": max_fan_in, "resources": resources}
         submit = importlib.import_module("dagkit.launch").submit
-        return submit(self.spec, self.payloads, store=store, id=id, max_fan_in=max_fan_in, flow=self)  # type: ignore[no-any-return]
+        return submit(self.spec, self.payloads, store=store, id=id, flow=self, **more)  # type: ignore[no-any-return]
 
     def plan(
         self, target: str | None = None, *, store: Store | None = None, cached: Mapping[str, str] | None = None

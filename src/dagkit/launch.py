@@ -22,6 +22,7 @@ from dagkit.model.names import check_workflow_id
 from dagkit.model.resources import format_memory, format_runtime
 from dagkit.model.spec import WorkflowSpec
 from dagkit.model.states import RunStatus
+from dagkit.resource_settings import with_resources
 from dagkit.resume import carried_over, keep_cached
 from dagkit.run import Run
 from dagkit.stores.base import Store, StoredRun
@@ -48,6 +49,7 @@ def start(
     timeout: float | None = None,
     resume: bool | Literal["hot", "cold"] = False,
     progress: bool | None = None,
+    resources: Mapping[str, Mapping[str, Any]] | str | Path | None = None,
     flow: Any = None,
 ) -> Run:
     """Run a workflow in this process and return its handle; arguments as those of `Flow.run`.
@@ -65,6 +67,7 @@ def start(
     settings, opened = _open(store)
     changes = {"fail_fast": fail_fast, "max_parallelism": max_parallelism}
     spec = spec.model_copy(update={key: value for key, value in changes.items() if value is not None})
+    spec = with_resources(spec, resources) if resources is not None else spec
     target = target or settings.default_target
     spec = with_defaults(spec, settings.target(target).defaults)
     check_limits(spec, settings.target(target).limits)
@@ -148,14 +151,17 @@ def submit(
     store: Store | str | Path | None = None,
     id: str | None = None,  # noqa: A002 - the word users know
     max_fan_in: int | None = None,
+    resources: Mapping[str, Mapping[str, Any]] | str | Path | None = None,
     flow: Any = None,
 ) -> Run:
     """Store a workflow for the coordinator of the store to run, and return its handle.
 
     Args:
         max_fan_in: Cut dependencies of tasks with more than this many into batches (facts: jobq 14).
+        resources: As in `Flow.run`.
     """
     settings, opened = _open(store)
+    spec = with_resources(spec, resources) if resources is not None else spec
     _put_payloads(opened, payloads)
     workflow_id = check_workflow_id(id) if id is not None else new_workflow_id()
     return _submitted(opened, settings, spec, workflow_id, max_fan_in, flow)

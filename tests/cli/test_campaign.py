@@ -182,3 +182,18 @@ def test_plan_shows_the_arrays_that_slurm_would_be_given(
     assert "#SBATCH --mem=1500M" in said
     assert "#SBATCH --partition=night" in said
     assert "secret" not in said
+
+
+def test_suggested_resources_are_settings_of_the_next_run(swept, tmp_path) -> None:
+    swept.call("resources", "s", "-o", "suggested.yaml")
+    swept.call("run", "sweep.yaml", "--id", "again", "--no-progress", "--resources", "suggested.yaml", code=1)
+    queued = swept.call("submit", "sweep.yaml", "--resources", "suggested.yaml").stdout.strip()
+
+    for run in ("again", queued):
+        tasks = yaml.safe_load(swept.call("export", run).stdout)["tasks"]
+        asked = {one["name"]: one.get("resources", {}) for one in tasks}
+        assert "memory" in asked["fit-0"]
+        assert "memory" in asked["fit-1"]
+        assert asked["bad"] == {}
+    swept.write("wrong.yaml", "fot: {memory: 1G}\n")
+    assert "no template 'fot'. There are fit, bad, after" in swept.call("run", "sweep.yaml", "--resources", "wrong.yaml", code=2).stderr

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["commands"]
 
+resources_option = click.option(
+    "--resources",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What tasks ask for instead of what they say, by template: as `dagkit resources -o FILE` writes it.",
+)
+
 
 @command("run")
 @click.argument("source", metavar="FILE|MODULE:NAME")
@@ -37,6 +45,7 @@ __all__ = ["commands"]
 @click.option("--slots", type=click.IntRange(min=1), help="Local tasks at a time. Default: one for each processor.")
 @click.option("--max-parallelism", type=click.IntRange(min=1), help="Tasks of the run at a time.")
 @click.option("--fail-fast/--no-fail-fast", default=None, help="Start nothing more after the first failure.")
+@resources_option
 @click.option("--timeout", type=DURATION, help="How long to wait; then the run is left as it is, exit code 1.")
 @click.option("--resume", is_flag=True, help="Go on with the run of this id: what is completed and unchanged is kept.")
 @click.option("--progress/--no-progress", default=True, help="Show progress on stderr.")
@@ -50,6 +59,7 @@ def run(
     slots: int | None,
     max_parallelism: int | None,
     fail_fast: bool | None,
+    resources: Path | None,
     timeout: float | None,
     resume: bool,
     progress: bool,
@@ -80,6 +90,7 @@ def run(
         max_parallelism=max_parallelism,
         resume=resume,
         wait=False,
+        resources=resources,
         flow=flow,
     )
     try:
@@ -127,6 +138,7 @@ def _as_text(value: Any) -> str:
 @click.option("--id", "workflow_id", metavar="ID", help="Id of the run; for one workflow only.")
 @click.option("--concurrency", type=click.IntRange(min=1), default=20, show_default=True, help="Submits at a time.")
 @click.option("--max-fan-in", type=click.IntRange(min=2), metavar="N", help="Cut wider dependencies into batches of N.")
+@resources_option
 @json_option
 def submit(
     session: Session,
@@ -135,6 +147,7 @@ def submit(
     workflow_id: str | None,
     concurrency: int,
     max_fan_in: int | None,
+    resources: Path | None,
     as_json: bool,
 ) -> int:
     """Store workflows for the coordinator to run. Prints one id a line; without FILES, paths come from stdin."""
@@ -150,7 +163,8 @@ def submit(
         outcomes: list[Any] = flows
     else:
         with _bar(len(flows)) as advance, ThreadPoolExecutor(min(concurrency, len(flows))) as pool:
-            outcomes = list(pool.map(lambda flow: _submit_one(flow, store, workflow_id, max_fan_in, advance), flows))
+            more = {"id": workflow_id, "max_fan_in": max_fan_in, "resources": resources}
+            outcomes = list(pool.map(lambda flow: _submit_one(flow, store, more, advance), flows))
     return _report(session, sources, outcomes, as_json)
 
 
@@ -174,12 +188,12 @@ def _load_all(sources: Sequence[str], params: Sequence[str]) -> list[Any]:
     return flows
 
 
-def _submit_one(flow: Flow, store: Any, workflow_id: str | None, max_fan_in: int | None, advance: Any) -> Any:
+def _submit_one(flow: Flow, store: Any, more: dict[str, Any], advance: Any) -> Any:
     from dagkit.launch import submit
 
     began = time.monotonic()
     try:
-        run = submit(flow.spec, flow.payloads, store=store, id=workflow_id, max_fan_in=max_fan_in)
+        run = submit(flow.spec, flow.payloads, store=store, **more)
     except DagkitError as error:
         return error
     finally:
