@@ -86,7 +86,8 @@ def pipeline(gate: str) -> list[int]:
 
 def test_a_live_run_is_watched_cancelled_and_retried(tmp_path: Path, tmux: list[Tmux]) -> None:
     gate, store = tmp_path / "gate", f"sqlite:{tmp_path / 'store'}"
-    environment = {**os.environ, "DAGKIT_STORE": store, "HOME": str(tmp_path), "TERM": "xterm-256color"}
+    kept = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    environment = {**kept, "DAGKIT_STORE": store, "HOME": str(tmp_path), "TERM": "xterm-256color"}
     run = pipeline(str(gate)).submit(store=store, id="live-1")
     program = [sys.executable, "-m", "dagkit.cli"]
     served = [
@@ -103,7 +104,9 @@ def test_a_live_run_is_watched_cancelled_and_retried(tmp_path: Path, tmux: list[
         screen.shows("driven by")  # an escape with another key on its heels would be that key with alt
         screen.press("Enter")
         screen.shows("step × 6", "◐ running")
-        screen.press("f", "f", "l")
+        screen.press("f", "f")
+        screen.shows("running · 5")
+        screen.press("l")
         screen.shows("begins", "following")
         screen.press("Escape")
         screen.shows("step × 6")
