@@ -196,4 +196,5 @@ def test_suggested_resources_are_settings_of_the_next_run(swept, tmp_path) -> No
         assert "memory" in asked["fit-1"]
         assert asked["bad"] == {}
     swept.write("wrong.yaml", "fot: {memory: 1G}\n")
-    assert "no template 'fot'. There are fit, bad, after" in swept.call("run", "sweep.yaml", "--resources", "wrong.yaml", code=2).stderr
+    said = swept.call("run", "sweep.yaml", "--resources", "wrong.yaml", code=2).stderr
+    assert "no template 'fot'. There are fit, bad, after" in said
