@@ -71,6 +71,23 @@ def test_a_run_is_driven_to_its_end_and_its_completions_are_acknowledged_after_t
     coordinator.close()
 
 
+@pytest.mark.parametrize("created_at", ["", None, "yesterday"])
+def test_a_definition_that_does_not_say_when_it_was_made_is_driven_all_the_same(store: MemoryStore, created_at) -> None:
+    spec = WorkflowSpec.from_dict({"name": "test", "tasks": [{"name": "a"}]})
+    definition = {**spec.definition("w", "2026-01-01T00:00:00+00:00"), "created_at": created_at}
+    store.create("w", definition, WorkflowState.create(spec, "w", store.now()).document())
+    executor = FakeExecutor()
+    coordinator = Coordinator(store, lambda queue: executor, pace=QUICK)
+
+    outcome = coordinator.drive("w")
+    settle(coordinator, lambda: executor.tasks_running() == ["a"])
+    executor.succeed("a")
+    settle(coordinator, outcome.done)
+
+    assert outcome.result() is RunStatus.COMPLETED
+    coordinator.close()
+
+
 def test_a_message_names_the_group_of_its_task_if_there_is_one(store: MemoryStore) -> None:
     """Without one, executors learn how long it takes together with all tasks that run the same."""
     submit(store, tasks=[{"name": "t-0", "template": "t"}, {"name": "alone"}])
