@@ -164,6 +164,32 @@ def test_a_worker_that_is_told_to_stop_gives_its_task_back_and_a_run_can_be_canc
 
 
 @pytest.mark.parametrize("cluster", ["sqlite"], indirect=True)
+def test_a_task_that_kills_its_workers_fails_before_the_service_sets_its_message_aside(
+    cluster: Cluster, servicebus_namespace: Namespace
+) -> None:
+    go, beat = cluster.folder / "go", cluster.folder / "beat"
+    servicebus_namespace.create("frail", lock_s=2.0, max_delivery_count=2)
+
+    @workflow(default_queue="frail")
+    def pipeline() -> Any:
+        return steps.waits_for(str(go), str(beat))
+
+    run = pipeline().submit(store=cluster.store)
+    cluster.start("coordinator")
+    victim = cluster.worker("frail")
+    wait_until(lambda: lines(beat) == 1, "the task runs")
+    victim.send_signal(signal.SIGKILL)
+    cluster.worker("frail")
+
+    run.wait(timeout=40)
+
+    (failure,) = run.errors()
+    assert "started 1 time without ever ending" in failure.error
+    assert lines(beat) == 1
+    assert servicebus_namespace.counts("frail")["total"] == 0
+
+
+@pytest.mark.parametrize("cluster", ["sqlite"], indirect=True)
 def test_a_run_through_cut_connections_lost_replies_and_doubled_messages_does_everything_once(
     cluster: Cluster, servicebus_namespace: Namespace
 ) -> None:

@@ -325,6 +325,30 @@ def test_a_queue_that_sets_messages_aside_too_soon_is_warned_about(bus, transpor
     assert "detects no duplicates" in caplog.text
 
 
+@pytest.mark.parametrize("rights", [["Send", "Listen", "Manage"], ["Send", "Listen"]])
+def test_the_last_delivery_before_a_message_is_set_aside_is_known(servicebus, monkeypatch, rights):
+    """Without the right to look, the queue is supposed to have what Azure gives: ten deliveries."""
+    namespace = servicebus.namespace(worker={"key": CANARY, "rights": rights})
+    namespace.create("frail", max_delivery_count=2 if "Manage" in rights else 10)
+    for name, value in namespace.environment("worker").items():
+        monkeypatch.setenv(name, value)
+    transport = open_transport(namespace.url)
+    queue = transport.open("frail")
+    send(queue, "a")
+
+    seen = []
+    while not seen or not seen[-1][1]:
+        (delivery,) = receive(queue)
+        seen.append((delivery.count, delivery.is_last))
+        if not delivery.is_last:
+            queue.abandon([delivery])
+    queue.complete([delivery])
+
+    assert seen[-1] == (2 if "Manage" in rights else 10, True)
+    assert namespace.counts("frail")["dead"] == 0
+    transport.close()
+
+
 # --- silence
 
 

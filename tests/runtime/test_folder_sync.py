@@ -35,7 +35,9 @@ class Noting(FolderPlace):
 
 
 def texts(folder: Path) -> dict[str, str]:
-    return {file.relative_to(folder).as_posix(): file.read_text() for file in folder.rglob("*") if file.is_file()}
+    """What is there, without what is on its way."""
+    whole = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    return {file.relative_to(folder).as_posix(): file.read_text() for file in whole}
 
 
 def test_files_are_copied_while_they_are_written_and_at_the_end(tmp_path: Path) -> None:

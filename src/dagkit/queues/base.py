@@ -27,6 +27,8 @@ class Delivery:
     locked_until: float
     count: int
     """How many times it has been delivered, this time included."""
+    is_last: bool = False
+    """The service sets it aside, where nobody looks, if this delivery does not end it."""
 
 
 @dataclass(slots=True)

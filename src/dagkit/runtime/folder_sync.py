@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -11,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from dagkit.errors import DagkitError
@@ -76,18 +75,25 @@ class BlobPlace:
         return f"azure://{self._connection.account.name}/{self._container}/{self._prefix}".rstrip("/")
 
     def put(self, name: str, file: Path) -> None:
-        from azure.core.exceptions import ResourceExistsError
-
         from dagkit.azure.faults import speaking
 
         with speaking(self._connection.account, f"copying {name} to {self}"):
             container = self._connection.blobs.get_container_client(self._container)
             if not self._is_there:
-                with contextlib.suppress(ResourceExistsError):
-                    container.create_container()
-                self._is_there = True
+                self._create(container)
             with file.open("rb") as data:
                 container.upload_blob(f"{self._prefix}/{name}".lstrip("/"), data, overwrite=True)
+
+    def _create(self, container: Any) -> None:
+        """A container that is there, or that may be used but not created, is the same here: the upload will tell."""
+        from azure.core.exceptions import HttpResponseError
+
+        try:
+            container.create_container()
+        except HttpResponseError as error:
+            if error.status_code not in (403, 409):
+                raise
+        self._is_there = True
 
     def close(self) -> None:
         self._connection.close()

@@ -221,7 +221,7 @@ class Worker:
             self._held[held.key] = held
             if held.message.workflow_id in cancelled:
                 self._report_failure(held, FailureKind.CANCELLED, "cancelled before it started")
-            elif held.delivery.count > self.settings.max_deliveries:
+            elif held.delivery.count > self.settings.max_deliveries or _is_last_chance(held.delivery):
                 self._quarantine(held)
             elif held.delivery.count > 1 and self._verdicts.is_given_up(held):
                 self._outbox.delete([held])
@@ -254,7 +254,8 @@ class Worker:
 
     def _quarantine(self, held: Held) -> None:
         times = held.delivery.count - 1
-        text = f"started {times} times without ever ending: each time its worker died or was stopped"
+        often = f"{times} time{'' if times == 1 else 's'}"
+        text = f"started {often} without ever ending: each time its worker died or was stopped"
         self._report_failure(held, FailureKind.USER, text)
 
     def _give_back_unread(self) -> None:
@@ -443,3 +444,8 @@ def _cancel_poll(settings: WorkerSettings, store: Store) -> float:
 
 def _first_line(text: str | None) -> str:
     return (text or "no message").partition("\n")[0]
+
+
+def _is_last_chance(delivery: Delivery) -> bool:
+    """Whether nobody would hear of the task again if this worker died too, as others did before."""
+    return delivery.is_last and delivery.count > 1

@@ -47,19 +47,23 @@ class Administration:
         self._bus, self.clock = bus, ServiceClock()
         self._client = _client(bus, credential, self.clock)
 
-    def require(self, name: str) -> None:
-        """Create a queue that is missing. Without the right to look, it is taken to be there: its use will tell.
+    def require(self, name: str) -> int | None:
+        """Create a queue that is missing, and return how many times it delivers a message. Without the right to look,
+        None: it is taken to be there, and its use will tell.
 
         `ConfigError` for a queue that cannot carry tasks.
         """
         with speaking(self._bus, f"opening the queue {name}"):
             try:
-                self._check(name, self._look_or_create(name))
+                found = self._look_or_create(name)
+                self._check(name, found)
+                return int(found.max_delivery_count)
             except (ServiceRequestError, ServiceResponseError) as error:
                 log.info("the administration of %s cannot be reached: %s", self._bus.name, type(error).__name__)
             except (ClientAuthenticationError, HttpResponseError) as error:
                 if error.status_code not in (401, 403):
                     raise
+        return None
 
     def _look_or_create(self, name: str) -> Any:
         try:
@@ -75,11 +79,14 @@ class Administration:
             raise ConfigError(f"queue {name} of {self._bus.url} requires sessions. Create one that does not.")
         if found.max_delivery_count < _FEW_DELIVERIES:
             log.warning(
-                "queue %s of %s sets messages aside after %d deliveries, and their tasks would never end. Allow more: "
-                "az servicebus queue update --max-delivery-count 2000",
+                "queue %s of %s sets messages aside after %d deliveries: a task whose worker dies as often fails. "
+                "Allow more: az servicebus queue update --max-delivery-count 2000 --name %s --namespace-name %s "
+                "--resource-group <its group>",
                 name,
                 self._bus.url,
                 found.max_delivery_count,
+                name,
+                self._bus.name,
             )
         if not found.requires_duplicate_detection:
             log.warning("queue %s of %s detects no duplicates: some tasks may run twice", name, self._bus.url)

@@ -68,8 +68,9 @@ class ServiceBusQueue:
         client: Any,
         administration: Administration,
         closing: threading.Event,
+        max_deliveries: int,
     ) -> None:
-        self.name = name
+        self.name, self._max_deliveries = name, max_deliveries
         self._bus, self._administration, self._closing = bus, administration, closing
 
         def receiver() -> Any:
@@ -129,7 +130,7 @@ class ServiceBusQueue:
         locked_until = time.monotonic() + min(lock_s, max(1.0, min(left, _LONGEST_LOCK_S)))
         with self._guard:
             self._held[message.lock_token] = (message.sequence_number, time.monotonic() + left)
-        return wire.delivery(message, locked_until)
+        return wire.delivery(message, locked_until, self._max_deliveries)
 
     def _refuse_skew(self) -> None:
         """The SDK settles nothing whose lock has ended by this machine's clock (`ServiceBusReceivedMessage`)."""

@@ -28,6 +28,10 @@ _PATIENCE: Final[dict[str, Any]] = {
 }
 
 
+#: What a queue has if nobody has said more (Microsoft: "maximum delivery count"); supposed where we may not look.
+DEFAULT_DELIVERIES: Final = 10
+
+
 class ServiceBusTransport:
     """Queues of one namespace. Thread-safe; each queue in use has up to three connections and threads.
 
@@ -57,8 +61,10 @@ class ServiceBusTransport:
             )
         with self._lock:
             if name not in self._queues:
-                self._administration.require(name)
-                self._queues[name] = ServiceBusQueue(name, self._bus, self._client, self._administration, self.closing)
+                most = self._administration.require(name) or DEFAULT_DELIVERIES
+                self._queues[name] = ServiceBusQueue(
+                    name, self._bus, self._client, self._administration, self.closing, most
+                )
             return self._queues[name]
 
     def names(self) -> list[str]:

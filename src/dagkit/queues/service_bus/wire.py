@@ -36,12 +36,13 @@ def again(delivery: Delivery, at: float) -> ServiceBusMessage:
     return copy
 
 
-def delivery(message: ServiceBusReceivedMessage, locked_until: float) -> Delivery:
-    """A delivery out of a message that was received."""
+def delivery(message: ServiceBusReceivedMessage, locked_until: float, max_deliveries: int) -> Delivery:
+    """A delivery out of a message that was received from a queue that delivers so many times."""
     text, beside = text_of(message), _properties(message)
-    count = int(beside.get(_COUNT, 0)) + (message.delivery_count or 0) + 1
+    here = (message.delivery_count or 0) + 1
+    count = int(beside.get(_COUNT, 0)) + here
     known = message_text.id_in(text) or beside.get(_ID) or message.message_id or str(message.sequence_number)
-    return Delivery(str(known), text, message, locked_until, count)
+    return Delivery(str(known), text, message, locked_until, count, here >= max_deliveries)
 
 
 def text_of(message: ServiceBusReceivedMessage) -> str:
