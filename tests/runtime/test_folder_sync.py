@@ -80,28 +80,33 @@ def test_trouble_on_the_way_is_said_and_made_up_for(tmp_path: Path, capfd: pytes
     assert capfd.readouterr().err.count("the place is away") == 2
 
 
-def test_a_last_copy_that_fails_is_a_failure(tmp_path: Path) -> None:
+def test_a_last_copy_that_fails_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     place = Noting(tmp_path / "target", failures=100)
 
-    def run() -> None:
-        with FolderSync(place, tmp_path, interval_s=1000) as sync:
-            (sync.folder / "a").write_text("1")
+    with FolderSync(place, tmp_path, interval_s=1000) as sync:
+        (sync.folder / "a").write_text("1")
 
-    with pytest.raises(Failure, match=r"could not be copied to .*target: the place is away"):
-        run()
-
-
-def test_a_failure_of_the_command_stands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    place = Noting(tmp_path / "target", failures=100)
-
-    def run() -> None:
-        with FolderSync(place, tmp_path, interval_s=1000) as sync:
-            (sync.folder / "a").write_text("1")
-            raise KeyError("of the command")
-
-    with pytest.raises(KeyError):
-        run()
+    assert sync.problem == f"its folder could not be copied to {tmp_path / 'target'}: the place is away"
     assert "the place is away" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [("true", "its folder could not be copied to"), ("exit 3", "the command ended with exit code 3")]
+)
+def test_a_place_that_takes_nothing_fails_a_task_that_has_not_failed_by_itself(
+    tmp_path: Path, ends: str, said: str
+) -> None:
+    (tmp_path / "target").write_text("a file, and no folder")
+
+    @workflow
+    def flow():
+        return shell(f"echo 1 > $DAGKIT_SYNC_DIR/out; {ends}", bg_dirsync_to=str(tmp_path / "target"))()
+
+    run = flow().run(store=tmp_path / "store", progress=False)
+
+    (failure,) = run.errors()
+    assert failure.error.startswith(said)
+    assert f"copying to {tmp_path / 'target'}" in run.logs(failure.task)
 
 
 @pytest.mark.parametrize(
@@ -200,17 +205,14 @@ def test_blobs_are_made_and_replaced(azurite_account, tmp_path: Path) -> None:
 
 
 def test_an_account_that_is_not_there_fails_the_task_with_one_line(tmp_path: Path) -> None:
-    def run() -> None:
-        with FolderSync(BlobPlace("nosuchaccount", "results", ""), tmp_path, interval_s=1000) as sync:
-            (sync.folder / "a").write_text("1")
-
     os.environ["DAGKIT_CONNECTION_STRING_NOSUCHACCOUNT"] = (
         "AccountName=nosuchaccount;AccountKey=a2V5;BlobEndpoint=http://127.0.0.1:9/nosuchaccount;"
         "QueueEndpoint=http://127.0.0.1:9/nosuchaccount;TableEndpoint=http://127.0.0.1:9/nosuchaccount"
     )
     try:
-        with pytest.raises(Failure, match="could not be copied to azure://nosuchaccount/results") as caught:
-            run()
+        with FolderSync(BlobPlace("nosuchaccount", "results", ""), tmp_path, interval_s=1000) as sync:
+            (sync.folder / "a").write_text("1")
     finally:
         del os.environ["DAGKIT_CONNECTION_STRING_NOSUCHACCOUNT"]
-    assert "a2V5" not in caught.value.error
+    assert sync.problem.startswith("its folder could not be copied to azure://nosuchaccount/results: ")
+    assert "a2V5" not in sync.problem

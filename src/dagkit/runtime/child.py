@@ -230,7 +230,10 @@ class Worker:
             from dagkit.runtime.folder_sync import FolderSync, place_of
 
             with FolderSync(place_of(synced), self._around.scratch) as sync:
-                return self._shell(variables, {**own, **sync.variables}, text, cwd)
+                outcome = self._shell(variables, {**own, **sync.variables}, text, cwd)
+            if sync.problem and outcome.error is None:
+                outcome.error, outcome.kind = sync.problem, "user"
+            return outcome
         finally:
             self._command = shell.Command()
 

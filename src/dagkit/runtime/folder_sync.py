@@ -127,11 +127,13 @@ class FolderSync:
 
     Attributes:
         folder: Where the command writes.
+        problem: Why the last pass could not copy everything, once it is over; empty if it could.
     """
 
     def __init__(self, place: Place, within: Path, interval_s: float = INTERVAL_S) -> None:
         self._place, self._interval_s = place, interval_s
         self._copied: dict[str, tuple[int, int]] = {}
+        self.problem = ""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="dagkit-folder-sync", daemon=True)
         self.folder = Path(tempfile.mkdtemp(prefix="sync-", dir=within))
@@ -147,14 +149,13 @@ class FolderSync:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """The last pass. `Failure` if something could not be copied, unless the command has failed by itself."""
+        """The last pass."""
         self._is_over.set()
         self._thread.join()
         try:
             self._pass()
         except (DagkitError, OSError) as problem:
-            if error is None:
-                raise Failure(f"its folder could not be copied to {self._place}: {_words(problem)}", "user") from None
+            self.problem = f"its folder could not be copied to {self._place}: {_words(problem)}"
             self._say(problem)
         finally:
             self._place.close()
