@@ -200,7 +200,7 @@ def test_status_shows_groups_and_its_json_has_the_tasks(project) -> None:
     text = project.call("status", "w1", "--tasks").stdout
     document = project.json("status", "w1")
 
-    assert "two  w1   ○ pending   0 of 2   driven by nobody" in text
+    assert "two  w1   · pending   0 of 2   driven by nobody" in text
     assert "nobody drives this run" in text
     assert {key: document[key] for key in ("workflow_id", "name", "status", "total", "pending")} == {
         "workflow_id": "w1",

@@ -10,19 +10,11 @@ from rich.text import Text
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.states import RunStatus, TaskState
-from dagkit.notebook.palette import COLOURS, GLYPHS, present
+from dagkit.notebook.palette import COLOURS, GLYPHS, look_of_run, present
 from dagkit.wording import plain
 
-__all__ = ["bar", "counted", "own", "run_title", "state_of_run", "state_words", "style_of", "without_marks"]
+__all__ = ["bar", "counted", "own", "run_title", "state_words", "style_of", "without_marks"]
 
-_OF_RUN: Final = {
-    RunStatus.PENDING: TaskState.READY,
-    RunStatus.RUNNING: TaskState.RUNNING,
-    RunStatus.CANCELLING: TaskState.CANCELLED,
-    RunStatus.COMPLETED: TaskState.COMPLETED,
-    RunStatus.FAILED: TaskState.FAILED,
-    RunStatus.CANCELLED: TaskState.CANCELLED,
-}
 #: Blue of the palette is too dark to be read on black, and the greys too light on white.
 _READABLE: Final = {
     True: {TaskState.RUNNING: "#3d9be9"},
@@ -46,19 +38,11 @@ def style_of(state: TaskState, is_dark: bool = True) -> Style:
     return Style(color=_READABLE[is_dark].get(state, COLOURS[state]))
 
 
-def state_of_run(status: RunStatus | str) -> TaskState | None:
-    """The task state whose look a run's status has; None for a status that dagkit does not know."""
-    try:
-        return _OF_RUN[RunStatus(status)]
-    except ValueError:
-        return None
-
-
 def state_words(status: RunStatus | TaskState | str, is_dark: bool = True) -> Text:
     """`◐ running`, in its colour; a status nobody knows as it is."""
     if isinstance(status, TaskState):
         return Text(f"{GLYPHS[status]} {status.words}", style_of(status, is_dark), no_wrap=True)
-    state = state_of_run(status)
+    state = look_of_run(status)
     if state is None:
         return own(str(status))
     return Text(f"{GLYPHS[state]} {status}", style_of(state, is_dark), no_wrap=True)

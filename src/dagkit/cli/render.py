@@ -12,7 +12,7 @@ from dagkit.cli.view import GroupView, RunView
 from dagkit.model.names import fold_id
 from dagkit.model.records import Counts, RunRow
 from dagkit.model.states import SEGMENT_ORDER, RunStatus, TaskState
-from dagkit.notebook.palette import COLOURS, GLYPHS, present
+from dagkit.notebook.palette import COLOURS, GLYPHS, look_of_run, present
 from dagkit.wording import ago, clip, count, duration, memory, pad, plain, width
 
 if TYPE_CHECKING:
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["bar", "counted", "progress_words", "state_words", "status_view", "table", "task_table"]
 
-_RUN_STATES = {
-    RunStatus.PENDING: TaskState.READY,
-    RunStatus.RUNNING: TaskState.RUNNING,
-    RunStatus.CANCELLING: TaskState.CANCELLED,
-    RunStatus.COMPLETED: TaskState.COMPLETED,
-    RunStatus.FAILED: TaskState.FAILED,
-    RunStatus.CANCELLED: TaskState.CANCELLED,
-}
 _TROUBLE_ROWS = 5
 _ERROR_COLUMNS = 40
 
@@ -42,9 +34,8 @@ def state_words(status: RunStatus | TaskState | str) -> str:
     """`◐ running`, in its colour; a status nobody knows as it is."""
     if isinstance(status, TaskState):
         return coloured(f"{GLYPHS[status]} {status.words}", status)
-    try:
-        state = _RUN_STATES[RunStatus(status)]
-    except ValueError:
+    state = look_of_run(status)
+    if state is None:
         return plain(str(status))
     return coloured(f"{GLYPHS[state]} {status}", state)
 

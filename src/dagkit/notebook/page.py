@@ -10,7 +10,7 @@ from dagkit.model.records import Counts
 from dagkit.model.states import SEGMENT_ORDER, RunStatus, TaskState
 from dagkit.notebook import svg, text
 from dagkit.notebook.lettering import shorten, xml
-from dagkit.notebook.palette import COLOURS, GLYPHS, present
+from dagkit.notebook.palette import COLOURS, GLYPHS, look_of_run, present
 from dagkit.notebook.picture import Picture
 from dagkit.notebook.wording import details_of, memory, rate_words
 from dagkit.progress import format_counts, format_duration
@@ -21,14 +21,6 @@ __all__ = ["bundle"]
 
 _FAILURES: Final = 8
 _GROUPS: Final = 40
-_STATUS_GLYPHS: Final = {
-    RunStatus.COMPLETED: "✓",
-    RunStatus.FAILED: "✗",
-    RunStatus.CANCELLED: "⊖",
-    RunStatus.CANCELLING: "⊖",
-    RunStatus.RUNNING: "◐",
-    RunStatus.PENDING: "·",
-}
 
 
 def bundle(shown: Snapshot, picture: Picture, note: str = "") -> dict[str, str]:
@@ -47,7 +39,7 @@ def bundle(shown: Snapshot, picture: Picture, note: str = "") -> dict[str, str]:
 
 def _headline(shown: Snapshot) -> list[str]:
     row, counts = shown.row, shown.row.counts
-    glyph = _STATUS_GLYPHS.get(row.status, "") if isinstance(row.status, RunStatus) else ""
+    glyph = _glyph(row.status)
     words = [
         f"{row.name}  {fold_id(row.workflow_id)}  {glyph} {row.status}",
         f"{counts.ended:,} of {counts.total:,}",
@@ -67,7 +59,7 @@ def _message(row: TaskRow) -> str:
 
 def _html(shown: Snapshot, picture: Picture, tallies: Sequence[Counts], details: Mapping[str, str], note: str) -> str:
     row, counts = shown.row, shown.row.counts
-    glyph = _STATUS_GLYPHS.get(row.status, "") if isinstance(row.status, RunStatus) else ""
+    glyph = _glyph(row.status)
     figures = [f"{counts.ended:,} of {counts.total:,}", rate_words(shown.rate) if shown.rate else ""]
     figures.append(f"{format_duration(shown.elapsed_s)} {'in all' if shown.is_over else 'so far'}")
     figures.append("" if shown.is_over else f"driven by {xml(shorten(shown.driven_by or 'nobody', 60))}")
@@ -144,3 +136,8 @@ def _row(group: GroupView, states: Sequence[TaskState]) -> str:
 
 def _cell(tag: str, words: str, side: str = "left") -> str:
     return f"<{tag} style='text-align:{side}'>{xml(words)}</{tag}>"
+
+
+def _glyph(status: RunStatus | str) -> str:
+    state = look_of_run(status)
+    return "" if state is None else GLYPHS[state]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from dagkit.model.records import Counts
-from dagkit.model.states import SEGMENT_ORDER, TaskState
+from dagkit.model.states import SEGMENT_ORDER, RunStatus, TaskState
 from dagkit.progress import GLYPHS
 
-__all__ = ["COLOURS", "GLYPHS", "LOUDEST", "headline", "present"]
+__all__ = ["COLOURS", "GLYPHS", "LOUDEST", "headline", "look_of_run", "present"]
 
 COLOURS: Final = {
     TaskState.PENDING: "#c9d0d8",
@@ -33,6 +33,23 @@ LOUDEST: Final = (
     TaskState.COMPLETED,
     TaskState.SKIPPED,
 )
+
+_OF_RUN: Final = {
+    RunStatus.PENDING: TaskState.PENDING,
+    RunStatus.RUNNING: TaskState.RUNNING,
+    RunStatus.CANCELLING: TaskState.CANCELLED,
+    RunStatus.COMPLETED: TaskState.COMPLETED,
+    RunStatus.FAILED: TaskState.FAILED,
+    RunStatus.CANCELLED: TaskState.CANCELLED,
+}
+
+
+def look_of_run(status: RunStatus | str) -> TaskState | None:
+    """The task state whose glyph and colour a run's status has; None for a status that dagkit does not know."""
+    try:
+        return _OF_RUN[RunStatus(status)]
+    except ValueError:
+        return None
 
 
 def headline(counts: Counts) -> TaskState:
