@@ -88,6 +88,10 @@ class DagkitApp(App[None]):
         if self._run_id is not None:
             self.push_screen(RunScreen(self._run_id))
 
+    def on_unmount(self) -> None:
+        if "transport" in self.__dict__:
+            self.transport.close()
+
     def on_told(self, event: Told) -> None:
         event.say()
 

@@ -12,7 +12,7 @@ from textual.message_pump import MessagePump
 
 from dagkit.errors import DagkitError
 
-__all__ = ["Told", "Watch"]
+__all__ = ["Told", "Watch", "words_of"]
 
 T = TypeVar("T")
 
@@ -21,6 +21,11 @@ _LONGEST_S: Final = 5.0
 _SLOWER: Final = 1.5
 #: A look that takes long is not repeated at once: the store has others to serve.
 _SHARE: Final = 4.0
+
+
+def words_of(error: Exception) -> str:
+    """What is said of an error: dagkit's in their own words, others by their kind too, for they are faults of ours."""
+    return str(error) if isinstance(error, DagkitError) else f"{type(error).__name__}: {error}"
 
 
 class Told(Message, bubble=False):
@@ -40,7 +45,7 @@ class Watch(Generic[T]):
         pump: Receives a `Told` for each look that found something else than the one before.
         look: Called in the thread of the watch, one call at a time.
         show: Called in the thread of the app.
-        fail: Called in the thread of the app with the words of a `DagkitError`; "" once looks succeed again.
+        fail: Called in the thread of the app with the words of an error; "" once looks succeed again.
     """
 
     def __init__(
@@ -98,8 +103,8 @@ class Watch(Generic[T]):
     def _once(self) -> bool:
         try:
             found = self._look()
-        except DagkitError as error:
-            words = str(error)
+        except Exception as error:  # a thread that ended would leave the screen as it is, without a word
+            words = words_of(error)
             if words != self._error:
                 self._error = words
                 self._tell(lambda: self._fail(words))

@@ -11,9 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
-from dagkit.errors import DagkitError
 from dagkit.wording import plain
-from dagkit_tui.watching import Told, Watch
+from dagkit_tui.watching import Told, Watch, words_of
 
 if TYPE_CHECKING:
     from dagkit_tui.app import DagkitApp
@@ -84,8 +83,8 @@ class DagkitScreen(Screen[None]):
         def work() -> None:
             try:
                 words, severity = do(), "information"
-            except DagkitError as error:
-                words, severity = str(error), "error"
+            except Exception as error:  # whatever it is, it is one notice
+                words, severity = words_of(error), "error"
             app.post_message(Told(lambda: self._said(words, severity)))
 
         threading.Thread(target=work, name="dagkit-tui-act", daemon=True).start()
@@ -102,8 +101,8 @@ class DagkitScreen(Screen[None]):
         def work() -> None:
             try:
                 found = ask()
-            except DagkitError as error:
-                words = str(error)
+            except Exception as error:  # as in `act`
+                words = words_of(error)
                 app.post_message(Told(lambda: self._said(words, "error")))
                 return
             self.post_message(Told(lambda: then(found)))
