@@ -74,11 +74,31 @@ def test_the_folder_of_a_living_process_stays(other: subprocess.Popen[str]) -> N
     second.remove()
 
 
-def test_folders_of_others_and_young_ones_are_left_alone(root: Path) -> None:
-    (root / "dagkit-1-just-made").mkdir()
-    (root / "dagkit-notes-2026").touch()
-    os.utime(root / "dagkit-notes-2026", (0, 0))
+def test_young_ones_are_left_alone(root: Path) -> None:
+    (root / "dagkit-scratch-1-justmade").mkdir()
 
     Scratch().remove()
 
-    assert sorted(path.name for path in root.iterdir()) == ["dagkit-1-just-made", "dagkit-notes-2026"]
+    assert [path.name for path in root.iterdir()] == ["dagkit-scratch-1-justmade"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dagkit-notes-2026",
+        "dagkit-2026-results1",
+        "dagkit-rehearsal-a1b2c3d4",
+        "dagkit-scratch-notes",
+        "dagkit-scratch-1-mine",
+    ],
+)
+def test_what_others_keep_in_the_temporary_folder_stays_however_it_is_called_and_however_old_it_is(
+    root: Path, name: str
+) -> None:
+    (root / name).mkdir()
+    (root / name / "precious").write_text("results of a year")
+    os.utime(root / name, (0, 0))
+
+    Scratch().remove()
+
+    assert (root / name / "precious").read_text() == "results of a year"

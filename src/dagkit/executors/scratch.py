@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -12,7 +13,9 @@ from pathlib import Path
 __all__ = ["Scratch"]
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
-_PREFIX = "dagkit-"
+_PREFIX = "dagkit-scratch-"
+#: A name that `Scratch` has made, and nobody by hand: temporary folders hold what is dear to others too.
+_NAME = re.compile(rf"{_PREFIX}\d+-[a-z0-9_]{{8}}")
 _YOUNG_S = 60.0
 
 
@@ -37,7 +40,9 @@ class Scratch:
 
 
 def _sweep(root: Path) -> None:
-    for folder in root.glob(f"{_PREFIX}*-*"):
+    for folder in root.glob(f"{_PREFIX}*"):
+        if not _NAME.fullmatch(folder.name):
+            continue
         try:
             stat = folder.stat()
             if (
