@@ -50,12 +50,40 @@ def test_each_task_gets_a_file_of_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "b").read_text() == "text of b\nbytes of b"
 
 
+def test_a_log_that_is_published_too_late_takes_nothing_from_anybody(tmp_path: Path) -> None:
+    """Whoever publishes looked while the task ran, and comes when it has ended, and the next one writes."""
+    run(
+        tmp_path,
+        """
+        before = capture.ended
+        print("of the first")
+        assert capture.has_unclaimed()
+        capture.claim(folder / "first")
+        capture.publish(folder / "first", before)
+        print("of the second")
+        capture.publish(folder / "first", before)
+        assert capture.has_unclaimed()
+        capture.claim(folder / "second")
+
+        before = capture.ended
+        assert not capture.has_unclaimed()  # a silent one
+        print("of the fourth")
+        capture.publish(folder / "third", before)
+        assert capture.has_unclaimed()
+        capture.claim(folder / "fourth")
+        """,
+    )
+
+    found = {path.name: path.read_text() for path in tmp_path.iterdir() if path.name not in ("open", "answers")}
+    assert found == {"first": "of the first\n", "second": "of the second\n", "fourth": "of the fourth\n"}
+
+
 def test_a_published_log_goes_on_growing_and_needs_no_claim(tmp_path: Path) -> None:
     answers = run(
         tmp_path,
         """
         print("one")
-        capture.publish(folder / "log")
+        capture.publish(folder / "log", capture.ended)
         answers.append((folder / "log").read_text())
         print("two")
         answers.append(capture.has_unclaimed())
@@ -68,7 +96,7 @@ def test_a_published_log_goes_on_growing_and_needs_no_claim(tmp_path: Path) -> N
 
 
 def test_a_published_log_that_stays_empty_goes_away(tmp_path: Path) -> None:
-    answers = run(tmp_path, "capture.publish(folder / 'log'); answers.append(capture.has_unclaimed())")
+    answers = run(tmp_path, "capture.publish(folder / 'log', capture.ended); answers.append(capture.has_unclaimed())")
 
     assert answers == [False]
     assert not (tmp_path / "log").exists()

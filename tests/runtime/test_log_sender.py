@@ -81,6 +81,19 @@ def test_what_comes_after_a_silent_task_is_not_taken_for_its_log(store, log, sen
     assert store.read_log("w", "next", "0.1") == b"of the next\n"
 
 
+def test_an_attempt_that_is_followed_too_late_is_not_followed(store, log, sender):
+    log.write_bytes(b"of the first\n")
+    sender.finish("w", "first", "0.1")
+    log.write_bytes(b"of the second\n")
+
+    sender.follow("w", "first", "0.1", lambda: False)
+
+    assert sender._thread is None
+    sender.finish("w", "second", "0.1")
+    assert store.read_log("w", "first", "0.1") == b"of the first\n"
+    assert store.read_log("w", "second", "0.1") == b"of the second\n"
+
+
 def test_a_store_that_was_ill_gets_everything_at_the_end(store, log, sender):
     store.is_ill = True
     log.write_bytes(b"x" * 100)

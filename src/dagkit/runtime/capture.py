@@ -25,12 +25,16 @@ class Capture:
     """Owns descriptors 1 and 2, `sys.stdout` and `sys.stderr` of this process.
 
     `publish` may be called by another thread than the rest.
+
+    Attributes:
+        ended: How many tasks have ended. Whoever publishes read it while the task ran.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
         self._published: Path | None = None
+        self.ended = 0
         self._out = _stream(1)
         self._err = _stream(2)
         self._fd = -1
@@ -39,6 +43,8 @@ class Capture:
 
     def has_unclaimed(self) -> bool:
         """End a task: whether it wrote something that is not in its log yet; then `claim` or `discard` it."""
+        with self._lock:
+            self.ended += 1
         stat = self._settled()
         if stat is None or (stat.st_size == 0 and self._published is None):
             return False
@@ -62,10 +68,13 @@ class Capture:
                 return
             self._open()
 
-    def publish(self, target: Path) -> None:
-        """Put the log of the task that runs where its readers look, while it is being written."""
+    def publish(self, target: Path, ended: int) -> None:
+        """Put the log of the task that runs where its readers look, while it is being written.
+
+        Nothing is done if more than `ended` tasks have ended by now: what is open belongs to the next.
+        """
         with self._lock:
-            if self._published is None and _move(self._path, target, keep_open=True):
+            if self.ended == ended and self._published is None and _move(self._path, target, keep_open=True):
                 self._published = target
 
     def discard(self) -> None:

@@ -83,6 +83,7 @@ class Worker:
         self._last_s = 1.0
         self._todo: deque[Job] = deque()
         self._current: Job | None = None
+        self._ended_before = 0
         self._reading = threading.Lock()
         self._writing = threading.Lock()
         self._wake: SimpleQueue[None] = SimpleQueue()
@@ -142,6 +143,7 @@ class Worker:
                     return
                 self._await_commands()
                 continue
+            self._ended_before = self._capture.ended
             self._current = job
             self._run(job)
             self._current = None
@@ -448,14 +450,15 @@ class Worker:
 
     def _publish(self, job: Job) -> bool:
         try:
+            ended = self._ended_before  # of this job, if it is the current one afterwards
             attempt = f"{job[3]}.{job[4]}"
             target = self._storage.log_path(job[1], job[2], attempt)
             if self._current is not job:
                 return True
             if target is not None:
-                self._capture.publish(target)
+                self._capture.publish(target, ended)
             elif self._storage.is_shared:
-                self._sender.follow(job[1], job[2], attempt)
+                self._sender.follow(job[1], job[2], attempt, lambda: self._capture.ended == ended)
         except Exception:  # a log that cannot be shown early is still shown at the end
             pass
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -42,9 +43,11 @@ class LogSender:
         self._sent, self._began = 0, 0.0
         self._thread: threading.Thread | None = None
 
-    def follow(self, workflow_id: str, task: str, attempt: str) -> None:
-        """Send what this attempt writes, from now on."""
+    def follow(self, workflow_id: str, task: str, attempt: str, runs: Callable[[], bool] = lambda: True) -> None:
+        """Send what this attempt writes, from now on, if it still `runs`: one that has ended was sent, or forgotten."""
         with self._changed:
+            if not runs():
+                return
             self._attempt, self._began = _Attempt(workflow_id, task, attempt), time.monotonic()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="dagkit-log", daemon=True)
@@ -61,9 +64,9 @@ class LogSender:
 
     def forget(self) -> None:
         """The attempt has ended and wrote nothing: what is written now is another's."""
-        if self._attempt is not None:
-            with self._changed:
-                self._attempt = None
+        with self._changed:
+            was_followed, self._attempt = self._attempt is not None, None
+        if was_followed:
             with self._sending:
                 self._sent = 0
 
