@@ -193,9 +193,11 @@ def test_a_task_that_kills_its_workers_fails_before_the_service_sets_its_message
 def test_a_run_through_cut_connections_lost_replies_and_doubled_messages_does_everything_once(
     cluster: Cluster, servicebus_namespace: Namespace
 ) -> None:
+    """Locks outlast what it takes to connect again, as in production: a task whose lock is lost runs once more."""
     effects, layers, width = cluster.folder / "effects", 5, 12
+    servicebus_namespace.create("patient", lock_s=15.0)
 
-    @workflow(default_queue="cpu")
+    @workflow(default_queue="patient")
     def pipeline() -> Any:
         before: list[Any] = []
         for layer in range(layers):
@@ -204,7 +206,7 @@ def test_a_run_through_cut_connections_lost_replies_and_doubled_messages_does_ev
         return before
 
     run = pipeline().submit(store=cluster.store)
-    for words in (("coordinator",), ("worker", "cpu", "--slots", "2"), ("worker", "cpu")):
+    for words in (("coordinator",), ("worker", "patient", "--slots", "2"), ("worker", "patient")):
         cluster.start(*words)
     for point, kind in (("send", "duplicate"), ("send", "cut_after"), ("push", "cut_after"), ("settle", "cut")) * 2:
         servicebus_namespace.fault(point, kind, skip=5)

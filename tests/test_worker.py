@@ -252,6 +252,7 @@ class FlakyQueue:
 
     def __init__(self, queue: Queue) -> None:
         self._queue, self.refuses_locks, self.send_failures = queue, False, 0
+        self.deletion_failures = 0
         self.name, self.max_text_bytes = queue.name, queue.max_text_bytes
 
     def __getattr__(self, name: str) -> Any:
@@ -259,6 +260,12 @@ class FlakyQueue:
 
     def extend(self, delivery: Delivery, lock_s: float) -> Delivery | None:
         return None if self.refuses_locks else self._queue.extend(delivery, lock_s)
+
+    def complete(self, deliveries: Sequence[Delivery]) -> None:
+        if self.deletion_failures:
+            self.deletion_failures -= 1
+            raise BackendError("the connection was cut")
+        self._queue.complete(deliveries)
 
     def send_batch(self, messages: Sequence[OutMessage]) -> None:
         if self.send_failures:
@@ -322,6 +329,23 @@ def test_after_the_last_try_the_message_is_left_to_come_back() -> None:
         assert bench.worker.counters["unreported"] == 1
         bench.hands.succeed("a")
         assert len(bench.reported()) == 1
+
+
+def test_a_message_that_could_not_be_deleted_comes_back_and_is_not_run_again() -> None:
+    """Also while the coordinator has not taken its completion yet: the state says nothing."""
+    transport = FlakyTransport()
+    with Bench(transport=transport, lock_s=0.3).serving() as bench:
+        bench.send("a")
+        bench.running("a")
+        transport.flaky["gpu"].deletion_failures = 1
+        bench.hands.succeed("a")
+
+        wait_until(lambda: bench.left() == 0)
+        assert transport.flaky["gpu"].deletion_failures == 0
+        assert [message.task for message in bench.hands.submitted] == ["a"]
+        assert len(bench.reported()) == 1
+        bench.send("a", attempt=2)  # a retry is another attempt
+        bench.running("a")
 
 
 # --- stopping

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from dagkit.errors import BackendError
-from dagkit.model.messages import Completion
+from dagkit.model.messages import AttemptKey, Completion
 from dagkit.queues.base import Delivery, OutMessage, Queue
 from dagkit.worker.locks import Held, LockKeeper
 
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 _FIRST_BACKOFF_S = 1.0
 _LONGEST_BACKOFF_S = 60.0
+_REMEMBERED = 1000
 
 
 @dataclass(slots=True)
@@ -54,6 +55,7 @@ class Outbox:
         self._tasks, self._completions, self._keeper = tasks, completions, keeper
         self._max_tries, self._released, self._counters = max_tries, released, counters
         self._waiting: list[_Report] = []
+        self._reported: deque[AttemptKey] = deque(maxlen=_REMEMBERED)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -78,7 +80,12 @@ class Outbox:
             self._postpone(due, error, now)
         else:
             self._counters["reported"] += len(due)
+            self._reported.extend([report.held.key for report in due])
             self.delete([report.held for report in due])
+
+    def has_reported(self, held: Held) -> bool:
+        """Whether this worker has reported the attempt, lately: the message came back because it was not deleted."""
+        return not held.is_ordinary and held.key in self._reported
 
     def _message(self, completion: Completion) -> OutMessage:
         """The report; an output that makes it too large for the queue goes to the store."""

@@ -221,6 +221,8 @@ class Worker:
             self._held[held.key] = held
             if held.message.workflow_id in cancelled:
                 self._report_failure(held, FailureKind.CANCELLED, "cancelled before it started")
+            elif held.delivery.count > 1 and self._outbox.has_reported(held):
+                self._outbox.delete([held])
             elif held.delivery.count > self.settings.max_deliveries or _is_last_chance(held.delivery):
                 self._quarantine(held)
             elif held.delivery.count > 1 and self._verdicts.is_given_up(held):
